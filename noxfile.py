@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["lint", "imports", "types", "tests-core", "tests-engine", "docs", "wheels"]
+
+ROOT = Path(__file__).parent
+CORE = "packages/neuraldbg-core"
+ENGINE = "packages/neuraldbg-engine"
+
+
+def install(session: nox.Session, *groups: str, packages: tuple[str, ...] = (CORE, ENGINE)) -> None:
+    """Install dependency groups and this repository's packages, editable, in one resolution."""
+    arguments = [part for group in groups for part in ("--group", group)]
+    for package in packages:
+        arguments += ["-e", package]
+    session.install(*arguments)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format."""
+    install(session, "lint", packages=())
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types."""
+    install(session, "types")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """Check that every file imports only from floors below its own."""
+    install(session, "imports", "torch")
+    session.run("lint-imports", *session.posargs)
+
+
+@nox.session(name="tests-core")
+def tests_core(session: nox.Session) -> None:
+    """Test the open package with no engine installed."""
+    install(session, "test", packages=(CORE,))
+    session.run("python", "-c", NO_ENGINE)
+    session.run("pytest", "tests/core", *session.posargs)
+
+
+@nox.session(name="tests-engine")
+def tests_engine(session: nox.Session) -> None:
+    """Test everything with both packages installed, and measure coverage."""
+    install(session, "test")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the docs with every warning an error, then run their examples in order."""
+    install(session, "docs", "test")
+    session.run("sphinx-build", "-n", "-W", "--keep-going", "-b", "html", "docs", "docs/_build")
+    session.run("pytest", "-p", "no:randomly", "docs", "README.md", *session.posargs)
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build both distributions once, check them, and try them in an empty environment."""
+    install(session, "wheels", packages=())
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    for package in (CORE, ENGINE):
+        session.run("python", "-m", "build", "--outdir", str(dist), package)
+    built = sorted(str(path) for path in dist.iterdir())
+    session.run("twine", "check", "--strict", *built)
+    wheel = {path.name.split("-")[0]: path for path in dist.glob("*.whl")}
+    session.run("check-wheel-contents", *(str(path) for path in wheel.values()))
+
+    empty = Path(session.create_tmp()).resolve() / "empty"
+    shutil.rmtree(empty, ignore_errors=True)
+    session.run("python", "-m", "venv", str(empty))
+    python = str(empty / "bin" / "python")
+    pip = (python, "-m", "pip", "install", "--quiet")
+    session.run(*pip, "--upgrade", "pip>=25.1", external=True)
+    session.run(*pip, "--group", "torch", str(wheel["neuraldbg"]), external=True)
+    # From the temporary folder, so that nothing is imported from the checkout.
+    with session.chdir(empty):
+        session.run(python, "-c", NO_ENGINE, external=True)
+        session.run(python, "-c", CHEAP_IMPORT, external=True)
+        session.run(str(empty / "bin" / "neuraldbg"), "--help", external=True, silent=True)
+        session.run(*pip, "--no-deps", str(wheel["neuraldbg_engine"]), external=True)
+        session.run(python, "-c", ENGINE_FOUND, external=True)
+
+
+@nox.session
+def example(session: nox.Session) -> None:
+    """Install the example plugin as its author would, and run its tests."""
+    install(session, "test", packages=(CORE, "examples/plugin"))
+    session.run("pytest", "examples/plugin", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure what watching costs: every benchmarks/bench_*.py, or those named."""
+    install(session, "test")
+    scripts = session.posargs or sorted(str(p) for p in Path("benchmarks").glob("bench_*.py"))
+    if not scripts:
+        session.error("no benchmarks/bench_*.py to run")
+    for script in scripts:
+        session.run("python", script)
+
+
+NO_ENGINE = """
+from importlib.util import find_spec
+assert find_spec("neuraldbg_engine") is None, "the engine must be absent here"
+"""
+
+CHEAP_IMPORT = """
+import sys, time
+start = time.perf_counter()
+import neuraldbg
+seconds = time.perf_counter() - start
+heavy = {"torch", "numpy"} & set(sys.modules)
+assert not heavy, f"import neuraldbg imports {sorted(heavy)}"
+assert seconds < 0.3, f"import neuraldbg takes {seconds:.2f} s"
+print(f"neuraldbg {neuraldbg.__version__} imported in {seconds * 1000:.0f} ms")
+"""
+
+ENGINE_FOUND = """
+from importlib.metadata import entry_points
+(engine,) = (e for e in entry_points(group="neuraldbg") if e.name == "engine")
+print("found", engine.load().__name__)
+"""

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""When the graph behind the loss is looked at, and what is learned from it.
+
+Structure (data flow, activation functions, skips) on the first steps, the objective's checks on
+the first eight steps, then with growing gaps, and after an alarm. Between audits nothing runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from neuraldbg.capture.layers import Survey
+from neuraldbg.capture.microscope import Microscope
+from neuraldbg.capture.objective import ObjectiveAudit, Structure, probe, trace_structure
+from neuraldbg.capture.taps import PRE_ACTIVATION, Board, Outputs
+from neuraldbg.schema.facts import Observation
+from neuraldbg.schema.run import LayerInfo, LayerRole
+
+STRUCTURE_STEPS = 2
+"""Steps whose graph is read for the structure: the first may be a warm-up without a backward."""
+DENSE_STEPS = 8
+"""First steps whose objective is audited, each."""
+SPARSE_EVERY = 64
+"""Then once in so many steps, with gaps that double."""
+
+
+class Audit:
+    """Owns the graph walks of one run."""
+
+    def __init__(
+        self, models: Mapping[str, nn.Module], survey: Survey, board: Board, microscope: Microscope
+    ) -> None:
+        self.models, self.survey, self.board, self.microscope = models, survey, board, microscope
+        self.objective = ObjectiveAudit()
+        self.structure: Structure | None = None
+        self.is_due_structure = False
+        self._outputs = Outputs()
+        leaves = [(layer.info.path, layer.module) for layer in survey.layers]
+        self._modules = [*survey.containers, *leaves]
+        self._next = 0
+        self._gap = SPARSE_EVERY
+        self._is_due = True
+        self._is_probed = False
+        self._forward: tuple[str, nn.Module, tuple[Any, ...], dict[str, Any], Any] | None = None
+        self._batch = 0
+
+    def attach(self) -> None:
+        """Hook every module's output, for the audited steps only."""
+        self._outputs.attach(self._modules)
+
+    def detach(self) -> None:
+        """Remove those hooks and drop what is held."""
+        self._outputs.detach()
+        self._forward = None
+
+    def forward_began(
+        self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """An outermost training forward starts."""
+        self.board.is_in_forward = True
+        if self._is_due:
+            first = next((t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None)
+            self._batch = int(first.shape[0]) if first is not None and first.dim() else 0
+            if not self._is_probed:
+                self._forward = (name, module, args, kwargs, None)
+
+    def forward_ended(self, name: str, output: Any) -> None:  # noqa: ANN401
+        """It ended."""
+        self.board.is_in_forward = False
+        if self._forward is not None and self._forward[0] == name:
+            self._forward = (*self._forward[:4], output)
+
+    def before_backward(self, label: int, ordinal: int, loss: torch.Tensor) -> list[Observation]:
+        """Audit the loss while its graph is alive; see `switchboard.Listener.backward_began`."""
+        if not self._is_due:
+            return []
+        layers = self.survey.layers
+        nodes = {layers[index].info.path: fns for index, fns in self.board.nodes.items()}
+        found: list[Observation] = []
+        if ordinal < STRUCTURE_STEPS:
+            structure = trace_structure(loss, nodes)
+            if structure is not None and structure.layers:
+                self.structure = _joined(self.structure, structure)
+                self.is_due_structure = True
+        modules = {path: module for path, ref in self._modules if (module := ref()) is not None}
+        found += self.objective.observe(label, loss, self._outputs.nodes, self._batch, modules)
+        found += self._probe(label)
+        return found
+
+    def stepped(self, parameters: set[int]) -> None:
+        """An optimizer stepped these parameters (by `id()`)."""
+        if self._is_due:
+            self.objective.stepped(parameters)
+
+    def settle(self, label: int) -> list[Observation]:
+        """Say what is only known once the optimizers of the step have stepped."""
+        if not self._is_due:
+            return []
+        found: list[Observation] = []
+        if self.is_due_structure:
+            found += self._structure_observation(label)
+        return found
+
+    def _probe(self, label: int) -> list[Observation]:
+        """Once: does one sample, or the future, change what it should not."""
+        if self._is_probed or self._forward is None:
+            return []
+        name, module, args, kwargs, output = self._forward
+        self._forward = None
+        self._is_probed = True
+        if output is None:
+            return []
+        paths = [layer.info.path for layer in self.survey.layers]
+        self.microscope.is_examining = True
+        try:
+            return probe(module, args, kwargs, output, step=label, prefix=name, paths=paths)
+        finally:
+            self.microscope.is_examining = False
+
+    def next_step(self, ordinal: int, *, alarm: bool) -> None:
+        """A step was closed: decide whether the next one is audited."""
+        self._forward = None
+        self._outputs.clear()
+        if ordinal < DENSE_STEPS:
+            self._is_due = True
+        elif alarm or ordinal >= self._next:
+            self._is_due = True
+            if ordinal >= self._next:
+                self._next = ordinal + self._gap
+                self._gap *= 2
+        else:
+            self._is_due = False
+        if self._is_due:
+            self._outputs.attach(self._modules)
+        else:
+            self._outputs.detach()
+        self.board.is_recording_nodes = self._is_due
+
+    def describe(self, layers: Sequence[LayerInfo]) -> tuple[LayerInfo, ...]:
+        """Return the layers with data flow, activation function and order of execution."""
+        self.is_due_structure = False
+        flows = self.structure.layers if self.structure is not None else {}
+        order = {index: place for place, index in enumerate(self.board.order)}
+        described = []
+        for index, info in enumerate(layers):
+            update: dict[str, Any] = {"order": order.get(index, info.order)}
+            flow = flows.get(info.path)
+            if flow is not None:
+                update |= {
+                    "parents": flow.parents,
+                    "is_output": flow.is_output,
+                    "has_residual": flow.has_residual,
+                }
+                if info.activation is None and info.role is not LayerRole.ACTIVATION:
+                    update["activation"] = flow.activation
+                    update["is_flat_on_output"] = False
+            if info.role is LayerRole.ACTIVATION:
+                update["is_flat_on_output"] = info.activation not in PRE_ACTIVATION
+            described.append(info.model_copy(update=update))
+        return tuple(described)
+
+    def _structure_observation(self, label: int) -> list[Observation]:
+        """What the structure says as figures, for the trace."""
+        s = self.structure
+        if s is None:
+            return []
+        figures = {
+            "depth": float(s.depth),
+            "series": float(s.series),
+            "residual_adds": float(s.residual_adds),
+            "normalizations": float(len(s.normalizations)),
+            "is_complete": float(s.is_complete),
+        }
+        return [Observation(kind="structure", step=label, figures=figures)]
+
+
+def _joined(old: Structure | None, new: Structure) -> Structure:
+    """Prefer the larger view where several losses each show a part."""
+    if old is None or set(old.layers) <= set(new.layers):
+        return new
+    if set(new.layers) <= set(old.layers):
+        return old
+    import dataclasses
+
+    return dataclasses.replace(new, layers={**old.layers, **new.layers})

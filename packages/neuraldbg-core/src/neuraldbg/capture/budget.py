@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""The overhead budget: how often the taps run, from measured cost against measured step time."""
+
+from __future__ import annotations
+
+FULL_STEPS = 64
+"""First steps that are always watched in full. Heuristic: faults of initialisation, wiring and
+objective show there, and the cost estimate needs them."""
+DEEP_EVERY = 4
+"""Sampled shares, ranks and second moments every so many watched steps after the first 16."""
+CALM_AFTER = 32
+"""Steps after the last alarm until thinning resumes."""
+_CADENCES = (1, 2, 4, 8, 16, 32)
+
+
+class Budget:
+    """Decides for each step whether taps run, and whether the dearer figures are computed."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.cadence = 1
+        self.is_deep = True
+        self._spent = 0.0
+        self._cost = self._light = self._total = 0.0
+        self._ordinal = 0
+        self._calm = 0
+        self._watched = 0
+        self._is_on = True
+
+    def spend(self, seconds: float) -> None:
+        """Add time that watching took within the current step."""
+        self._spent += seconds
+
+    def next_step(self, total: float, *, alarm: bool) -> bool:
+        """Close the step's account; return whether the taps run on the next one.
+
+        Args:
+            total: wall seconds of the step, watching included.
+            alarm: whether the step raised an event; taps come back in force.
+        """
+        own = self._spent
+        self._spent = 0.0
+        self._ordinal += 1
+        rest = max(total - own, 1e-7)
+        self._total = _ema(self._total, rest)
+        if self._is_on:
+            self._cost = _ema(self._cost, own)
+        else:
+            self._light = _ema(self._light, own)
+        self._calm = 0 if alarm else self._calm + 1
+        if self._ordinal < FULL_STEPS or self._calm < CALM_AFTER and alarm:
+            self.cadence = 1
+        else:
+            self.cadence = self._choose()
+        self._is_on = self._ordinal % self.cadence == 0
+        self._watched += self._is_on
+        self.is_deep = self._is_on and (self._watched < 16 or self._watched % DEEP_EVERY == 0)
+        return self._is_on
+
+    def _choose(self) -> int:
+        allowance = self.share * self._total
+        light = min(self._light or self._cost / 4, self._cost)
+        for cadence in _CADENCES:
+            if light + (self._cost - light) / cadence <= allowance:
+                return cadence
+        return _CADENCES[-1]
+
+
+def _ema(old: float, new: float) -> float:
+    return new if old == 0.0 else 0.9 * old + 0.1 * min(new, 10 * old)

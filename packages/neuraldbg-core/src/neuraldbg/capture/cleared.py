@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Whether gradients are cleared between optimizer steps, told from a few sentinel parameters.
+
+A sentinel's gradient is fresh (None or zero), stale (its optimizer has used it), or dirty (a
+backward added onto a stale one). Dirty when its optimizer steps again means: not cleared. Being
+dirty in between is no fault: a GAN's generator loss flows into the discriminator's gradients too.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import torch
+
+_COUNT = 6
+"""Sentinels. Heuristic: first, last and four between; any one with a gradient is enough."""
+
+
+class _State(Enum):
+    FRESH = auto()
+    STALE = auto()
+    DIRTY = auto()
+
+
+class Sentinels:
+    """Tracks a handful of trainable parameters through backward, clearing and steps."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        trainable = [p for p in parameters if p.requires_grad]
+        step = max(1, len(trainable) // _COUNT)
+        self.parameters = trainable[::step][:_COUNT]
+        self._states = [_State.FRESH] * len(self.parameters)
+        self._marks: list[tuple[int, int] | None] = [None] * len(self.parameters)
+        self._had: list[tuple[int, int] | None] = [None] * len(self.parameters)
+        self.was_dropped = False
+        """Whether gradients of a backward were gone at the next one with no step between."""
+
+    def before_backward(self) -> None:
+        """Forget stale gradients that have been cleared; remember the others' versions."""
+        self.was_dropped = False
+        for i, parameter in enumerate(self.parameters):
+            gradient = parameter.grad
+            if gradient is None or not _is_nonzero(gradient):
+                if self._had[i] is not None and self._states[i] is _State.FRESH:
+                    self.was_dropped = True
+                self._states[i] = _State.FRESH
+            self._marks[i] = _mark(gradient)
+            self._had[i] = None
+
+    def after_backward(self) -> bool:
+        """A gradient that changed while stale is dirty; return whether any changed at all."""
+        has_changed = False
+        for i, parameter in enumerate(self.parameters):
+            now = _mark(parameter.grad)
+            if now is None or now == self._marks[i]:
+                continue
+            has_changed = True
+            self._had[i] = now
+            if self._states[i] is _State.STALE:
+                self._states[i] = _State.DIRTY
+        return has_changed
+
+    def at_step(self, owned: set[int]) -> tuple[bool, bool]:
+        """Return (not cleared since its last step, gone since its backward) for these ids."""
+        mine = [i for i, p in enumerate(self.parameters) if id(p) in owned]
+        dirty = any(self._states[i] is _State.DIRTY for i in mine)
+        had = [i for i in mine if self._had[i] is not None]
+        gone = bool(had) and all(
+            self.parameters[i].grad is None
+            or (_mark(self.parameters[i].grad) != self._had[i] and not _is_nonzero(self.parameters[i].grad))
+            for i in had
+        )
+        return dirty, gone
+
+    def after_step(self, owned: set[int]) -> None:
+        """The optimizer has used these gradients."""
+        for i, parameter in enumerate(self.parameters):
+            if id(parameter) in owned:
+                self._states[i] = _State.FRESH if parameter.grad is None else _State.STALE
+                self._had[i] = None
+
+
+def _mark(gradient: torch.Tensor | None) -> tuple[int, int] | None:
+    return None if gradient is None else (id(gradient), gradient._version)  # noqa: SLF001 - no sync
+
+
+def _is_nonzero(gradient: torch.Tensor | None) -> bool:
+    """Whether a gradient holds anything but zeros; assumed so on an accelerator (no sync)."""
+    if gradient is None:
+        return False
+    if gradient.device.type != "cpu" or gradient.layout is not torch.strided:
+        return True
+    return bool(torch.count_nonzero(gradient))

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: MIT
+"""Gradients, weights and optimizer state, read at the optimizer's own hooks.
+
+Norms are exact: one fused call over all gradients, before the optimizer steps; where a clipping
+call came first, the norms that it saw. Everything else (weights, updates, second moments, the
+direction of the gradient) comes from a strided sample of each parameter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
+
+SAMPLE = 256
+"""Elements per parameter. Heuristic: an RMS is known to about 5 % (one standard error)."""
+
+
+@dataclass(slots=True)
+class OwnedParameters:
+    """The watched parameters of one optimizer, as rows of the parameter array."""
+
+    rows: list[int]
+    tensors: list[torch.nn.Parameter]
+    foreign: list[torch.Tensor]
+    size: int
+    """Number of tensors over all groups when this was made (a cheap change detector)."""
+    steps: int = 0
+    versions: list[tuple[int, int]] = field(default_factory=list)
+
+
+def local(t: torch.Tensor) -> torch.Tensor:
+    """Return the plain local tensor behind a DTensor or a sparse gradient's values."""
+    if hasattr(t, "to_local"):
+        t = t.to_local()
+    if t.layout is torch.sparse_coo:
+        return t.coalesce().values()
+    return t
+
+
+def strided(t: torch.Tensor, count: int = SAMPLE) -> torch.Tensor:
+    """View about `count` evenly spaced elements of a dense tensor, without a copy where it can."""
+    flat = t.detach()
+    flat = flat.view(-1) if flat.is_contiguous() else flat.reshape(-1)
+    step = max(1, flat.numel() // count)
+    return flat[::step][:count]
+
+
+class ParameterBoard:
+    """One row per watched parameter: what the optimizer was given and what it did with it."""
+
+    def __init__(self, tensors: Sequence[torch.nn.Parameter]) -> None:
+        self.tensors = list(tensors)
+        self.row_of = {id(t): row for row, t in enumerate(self.tensors)}
+        count = len(self.tensors)
+        self.values = np.full((count, len(ParameterStat)), np.nan, dtype=np.float32)
+        self._before = torch.zeros((count, SAMPLE))
+        self._after = torch.zeros((count, SAMPLE))
+        self._gradient = torch.zeros((count, SAMPLE))
+        self._last_gradient = torch.zeros((count, SAMPLE))
+        self._has_last = np.zeros(count, dtype=bool)
+        self._extent = np.array([min(SAMPLE, max(1, _length(t))) for t in self.tensors] or [1])
+        self._preclip: dict[int, float] = {}
+        self.is_sampling = True
+        self.is_deep = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Start a new step."""
+        self.values[:] = np.nan
+        self.values[:, ParameterStat.GRAD_STATE] = GradState.NOT_STEPPED
+        self._preclip = {}
+
+    def note_preclip(self, gradients: Sequence[torch.Tensor]) -> None:
+        """Keep the norms that a clipping call is about to change."""
+        dense = [g for g in gradients if isinstance(g, torch.Tensor)]
+        norms = norms_of(dense)
+        self._preclip = {id(g): n for g, n in zip(dense, norms, strict=True)}
+
+    def before_step(self, owned: OwnedParameters, scale: float) -> bool:
+        """Read gradients and weights; return whether every gradient was finite.
+
+        Args:
+            owned: the optimizer's watched parameters.
+            scale: loss scale to divide out (fused optimizers under a GradScaler), else 1.
+        """
+        values, rows, gradients = self.values, [], []
+        for row, tensor in zip(owned.rows, owned.tensors, strict=True):
+            gradient = tensor.grad
+            if gradient is None:
+                values[row, ParameterStat.GRAD_STATE] = GradState.NONE
+                continue
+            rows.append(row)
+            gradients.append(gradient)
+        norms = self._norms(gradients, scale)
+        index = np.asarray(rows, dtype=np.intp)
+        norm = np.asarray(norms, dtype=np.float32)
+        state = np.where(norm == 0, GradState.ZERO, GradState.PRESENT)
+        finite = np.isfinite(norm)
+        state[~finite] = GradState.NONFINITE
+        values[index, ParameterStat.GRAD_NORM] = norm
+        values[index, ParameterStat.GRAD_STATE] = state
+        if self.is_sampling:
+            _gather(self._before, owned.rows, owned.tensors)
+            if self.is_deep:
+                self._sample_gradients(rows, gradients)
+        return bool(finite.all())
+
+    def _norms(self, gradients: list[torch.Tensor], scale: float) -> list[float]:
+        known = self._preclip
+        if known and all(id(g) in known for g in gradients):
+            return [known[id(g)] / scale for g in gradients]
+        return [n / scale for n in norms_of(gradients)]
+
+    def _sample_gradients(self, rows: list[int], gradients: list[torch.Tensor]) -> None:
+        self._last_gradient, self._gradient = self._gradient, self._last_gradient
+        self._gradient.zero_()
+        dense = [(r, g) for r, g in zip(rows, gradients, strict=True) if g.layout is torch.strided]
+        if not dense:
+            return
+        kept, tensors = zip(*dense, strict=True)
+        _gather(self._gradient, list(kept), list(tensors))
+        new, old = self._gradient.numpy(), self._last_gradient.numpy()
+        index = np.asarray(kept, dtype=np.intp)
+        with np.errstate(all="ignore"):
+            dot = (new[index] * old[index]).sum(1)
+            size = np.sqrt((new[index] ** 2).sum(1) * (old[index] ** 2).sum(1))
+            cosine = np.where(self._has_last[index] & (size > 0), dot / size, np.nan)
+            extent = self._extent[index]
+            nonzero = (new[index] != 0).sum(1)
+        self.values[index, ParameterStat.GRAD_COSINE] = cosine
+        self.values[index, ParameterStat.GRAD_ZERO_SHARE] = 1.0 - nonzero / extent
+        self._has_last[:] = False
+        self._has_last[index] = True
+
+    def after_step(self, optimizer: torch.optim.Optimizer, owned: OwnedParameters) -> bool:
+        """Compare weights with those before; return whether every sampled weight is finite."""
+        if not self.is_sampling:
+            return True
+        _gather(self._after, owned.rows, owned.tensors)
+        index = np.asarray(owned.rows, dtype=np.intp)
+        before, after = self._before.numpy()[index], self._after.numpy()[index]
+        root = np.sqrt(self._extent[index])
+        with np.errstate(all="ignore"):
+            self.values[index, ParameterStat.WEIGHT_RMS] = np.linalg.norm(before, axis=1) / root
+            self.values[index, ParameterStat.UPDATE_RMS] = (
+                np.linalg.norm(after - before, axis=1) / root
+            )
+            top = np.abs(after).max(axis=1)
+        self.values[index, ParameterStat.WEIGHT_MAX] = top
+        if self.is_deep:
+            self._second_moments(optimizer, owned)
+        return bool(np.isfinite(top).all())
+
+    def _second_moments(self, optimizer: torch.optim.Optimizer, owned: OwnedParameters) -> None:
+        """RMS of grad / max(sqrt(v), eps) (Wortsman et al. 2023, StableAdamW, section 3.4)."""
+        eps_of = {id(p): g.get("eps", 0.0) for g in optimizer.param_groups for p in g["params"]}
+        beta_of = {id(p): g.get("betas", (0, 0.0))[1] for g in optimizer.param_groups for p in g["params"]}
+        for row, tensor in zip(owned.rows, owned.tensors, strict=True):
+            state = optimizer.state.get(tensor)
+            moment = state.get("exp_avg_sq") if state else None
+            if not isinstance(moment, torch.Tensor) or tensor.grad is None:
+                continue
+            if tensor.grad.layout is not torch.strided or moment.shape != tensor.shape:
+                continue
+            extent = int(self._extent[row])
+            v = strided(local(moment)).to("cpu", torch.float32).numpy()[:extent]
+            age = float(state.get("step", 1)) or 1.0
+            correction = 1.0 - float(beta_of.get(id(tensor), 0.0)) ** age
+            root = np.sqrt(np.maximum(v / max(correction, 1e-12), 0))
+            eps = float(eps_of.get(id(tensor), 0.0))
+            gradient = self._gradient.numpy()[row, :extent]
+            with np.errstate(all="ignore"):
+                ratio = gradient / np.maximum(root, max(eps, 1e-30))
+                self.values[row, ParameterStat.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2))
+                active = gradient != 0
+                share = np.mean(root[active] < eps) if active.any() else np.nan
+            self.values[row, ParameterStat.EPS_SHARE] = share
+
+
+def norms_of(gradients: Sequence[torch.Tensor]) -> list[float]:
+    """L2 norm of each gradient, not squared; one fused call and one read per device and dtype."""
+    if not gradients:
+        return []
+    tensors = [local(g.detach()) for g in gradients]
+    first = tensors[0]
+    if all(t.dtype is first.dtype and t.device == first.device for t in tensors):
+        if first.dtype in {torch.float32, torch.float64}:
+            return torch.stack(torch._foreach_norm(tensors)).tolist()  # type: ignore[no-any-return]  # noqa: SLF001
+    parts = [torch.linalg.vector_norm(t, dtype=_wide(t)) for t in tensors]
+    return [float(p) for p in parts]
+
+
+def _wide(t: torch.Tensor) -> torch.dtype | None:
+    return torch.float32 if t.dtype in {torch.float16, torch.bfloat16} else None
+
+
+def _length(t: torch.Tensor) -> int:
+    return len(strided(local(t.detach()))) if t.numel() else 0
+
+
+def _gather(target: torch.Tensor, rows: Sequence[int], tensors: Sequence[torch.Tensor]) -> None:
+    """Copy the strided sample of each tensor into its row of `target` (host, float32)."""
+    sources, places = [], []
+    for row, tensor in zip(rows, tensors, strict=True):
+        flat = strided(local(tensor))
+        sources.append(flat)
+        places.append(target[row, : flat.numel()])
+    if not sources:
+        return
+    if all(s.device.type == "cpu" for s in sources):
+        torch._foreach_copy_(places, sources)  # noqa: SLF001 - one fused copy
+        return
+    joined = torch.cat([s.float() for s in sources]).cpu()
+    torch._foreach_copy_(places, list(joined.split([s.numel() for s in sources])))  # noqa: SLF001
+
+
+def optimizer_row(optimizer: torch.optim.Optimizer, stepped: int) -> np.ndarray:
+    """Return `[len(OptimizerStat)]` float32: the hyper-parameters in force on this step."""
+    row = np.full(len(OptimizerStat), np.nan, dtype=np.float32)
+    groups = [g for g in optimizer.param_groups if g["params"]] or optimizer.param_groups
+    biggest = max(groups, key=lambda g: sum(p.numel() for p in g["params"]))
+    rates = [float(g["lr"]) for g in groups if "lr" in g]
+    row[OptimizerStat.STEPPED] = stepped
+    if rates:
+        row[OptimizerStat.LR], row[OptimizerStat.LR_MIN] = max(rates), min(rates)
+    betas = biggest.get("betas")
+    momentum = betas[0] if isinstance(betas, tuple | list) else biggest.get("momentum", math.nan)
+    row[OptimizerStat.MOMENTUM] = _number(momentum)
+    row[OptimizerStat.WEIGHT_DECAY] = _number(biggest.get("weight_decay", math.nan))
+    if isinstance(betas, tuple | list) and len(betas) > 1:
+        row[OptimizerStat.BETA2] = _number(betas[1])
+    row[OptimizerStat.EPS] = _number(biggest.get("eps", math.nan))
+    return row
+
+
+def options_of(optimizer: torch.optim.Optimizer) -> dict[str, float | str | bool | None]:
+    """Scalar hyper-parameters of the first group, for the run's description."""
+    result: dict[str, float | str | bool | None] = {}
+    for name, value in optimizer.param_groups[0].items():
+        if name == "params" or name.startswith("_"):
+            continue
+        if value is None or isinstance(value, bool | str):
+            result[name] = value
+        elif isinstance(value, tuple | list):
+            result |= {f"{name}_{i}": _number(v) for i, v in enumerate(value)}
+        else:
+            result[name] = _number(value)
+    return result
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - a user's hyper-parameter
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan

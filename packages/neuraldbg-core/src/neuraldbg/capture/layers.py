@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: MIT
+"""The module tree as layers and parameters: what gets a row in the facts' arrays."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from neuraldbg.schema.run import LayerInfo, LayerRole, ParameterInfo
+
+_ROLES: tuple[tuple[tuple[type[nn.Module], ...], LayerRole], ...] = (
+    ((nn.Linear, nn.Bilinear), LayerRole.LINEAR),
+    ((nn.modules.conv._ConvNd,), LayerRole.CONVOLUTION),  # noqa: SLF001 - the only common base
+    ((nn.RNNBase, nn.RNNCellBase), LayerRole.RECURRENT),
+    ((nn.MultiheadAttention,), LayerRole.ATTENTION),
+    (
+        (
+            nn.modules.batchnorm._NormBase,  # noqa: SLF001 - base of batch and instance norms
+            nn.LayerNorm,
+            nn.GroupNorm,
+            nn.LocalResponseNorm,
+        ),
+        LayerRole.NORMALIZATION,
+    ),
+    ((nn.Embedding, nn.EmbeddingBag), LayerRole.EMBEDDING),
+    ((nn.modules.dropout._DropoutNd,), LayerRole.DROPOUT),  # noqa: SLF001
+)
+if hasattr(nn, "RMSNorm"):
+    _ROLES = (*_ROLES, ((nn.RMSNorm,), LayerRole.NORMALIZATION))
+
+ACTIVATIONS: Mapping[str, str] = {
+    "ReLU": "relu",
+    "ReLU6": "relu6",
+    "LeakyReLU": "leaky_relu",
+    "PReLU": "prelu",
+    "RReLU": "leaky_relu",
+    "ELU": "elu",
+    "SELU": "selu",
+    "CELU": "celu",
+    "GELU": "gelu",
+    "SiLU": "silu",
+    "Mish": "mish",
+    "Sigmoid": "sigmoid",
+    "LogSigmoid": "logsigmoid",
+    "Tanh": "tanh",
+    "Softsign": "softsign",
+    "Softplus": "softplus",
+    "Softmax": "softmax",
+    "LogSoftmax": "log_softmax",
+    "Hardtanh": "hardtanh",
+    "Hardsigmoid": "hardsigmoid",
+    "Hardswish": "hardswish",
+    "Threshold": "relu",
+    "Softmin": "softmax",
+    "Softmax2d": "softmax",
+}
+"""Activation modules by class name, and the name that the facts use for the function."""
+
+_UNTAPPED = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+@dataclass(slots=True)
+class WatchedLayer:
+    """One row of the layer arrays."""
+
+    info: LayerInfo
+    module: weakref.ref[nn.Module]
+
+
+@dataclass(slots=True)
+class Survey:
+    """Every module and parameter of the watched models, in the order of `named_modules()`."""
+
+    layers: list[WatchedLayer]
+    parameters: list[ParameterInfo]
+    tensors: list[torch.nn.Parameter]
+    containers: list[tuple[str, weakref.ref[nn.Module]]]
+    """Modules that are not tapped (they only route), with their paths."""
+
+    def row_of(self) -> dict[int, int]:
+        """Map `id(parameter)` to its row."""
+        return {id(tensor): row for row, tensor in enumerate(self.tensors)}
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the user's own module behind compile, DataParallel and DDP wrappers."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and isinstance(
+            model, (nn.DataParallel, nn.parallel.DistributedDataParallel)
+        ):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def role_of(module: nn.Module) -> LayerRole:
+    """Classify a module by what it does, not by its name."""
+    if type(module).__name__ in ACTIVATIONS:
+        return LayerRole.ACTIVATION
+    for kinds, role in _ROLES:
+        if isinstance(module, kinds):
+            return role
+    if type(module).__module__.startswith("torch.nn.modules.pooling"):
+        return LayerRole.POOLING
+    if "norm" in type(module).__name__.lower() and next(module.children(), None) is None:
+        return LayerRole.NORMALIZATION
+    return LayerRole.OTHER if next(module.children(), None) is None else LayerRole.CONTAINER
+
+
+def survey(models: Mapping[str, nn.Module], frozen: tuple[str, ...] = ()) -> Survey:
+    """Enumerate layers and parameters.
+
+    A module is tapped when it is a leaf, owns parameters of its own, or computes an activation;
+    pure containers are not: their output is their last child's.
+    """
+    result = Survey([], [], [], [])
+    seen: dict[int, int] = {}
+    visited: set[int] = set()
+    for name, model in models.items():
+        prefix = f"{name}." if name else ""
+        for path, module in _named(model):
+            full = f"{prefix}{path}".rstrip(".") if path else name
+            if id(module) in visited:
+                continue
+            visited.add(id(module))
+            if is_tapped(module):
+                info = _layer(full, name, module)
+                result.layers.append(WatchedLayer(info, weakref.ref(module)))
+            else:
+                result.containers.append((full, weakref.ref(module)))
+            _add_parameters(result, seen, full, module, frozen)
+    return result
+
+
+def is_tapped(module: nn.Module) -> bool:
+    """Whether a module gets a row: a leaf or an owner of parameters, and not mere routing."""
+    if isinstance(module, _UNTAPPED) or isinstance(module, torch.jit.ScriptModule):
+        return False
+    is_leaf = next(module.children(), None) is None
+    return is_leaf or any(True for _ in module.parameters(recurse=False))
+
+
+def _named(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """`named_modules()` without the parametrization machinery (its owner keeps the name)."""
+    for path, module in model.named_modules():
+        if "parametrizations" in path.split("."):
+            continue
+        yield path, module
+
+
+def _layer(path: str, model: str, module: nn.Module) -> LayerInfo:
+    kind = type(module).__name__
+    weight = getattr(module, "weight", None)
+    shape = tuple(weight.shape) if isinstance(weight, torch.Tensor) else ()
+    fan_in = 1
+    for size in shape[1:]:
+        fan_in *= int(size)
+    return LayerInfo(
+        path=path,
+        kind=kind,
+        role=role_of(module),
+        model=model,
+        activation=ACTIVATIONS.get(kind),
+        fan_in=fan_in if len(shape) > 1 else 0,
+        units=int(shape[0]) if shape else 0,
+    )
+
+
+def _add_parameters(
+    result: Survey, seen: dict[int, int], path: str, module: nn.Module, frozen: tuple[str, ...]
+) -> None:
+    owned = list(module.named_parameters(recurse=False))
+    parametrizations = getattr(module, "parametrizations", None)
+    if isinstance(parametrizations, nn.Module):
+        owned += [
+            (f"parametrizations.{name}", tensor)
+            for name, tensor in parametrizations.named_parameters()
+        ]
+    for name, tensor in owned:
+        full = f"{path}.{name}" if path else name
+        row = seen.get(id(tensor))
+        if row is not None:
+            tied = result.parameters[row]
+            result.parameters[row] = tied.model_copy(
+                update={"shared_with": (*tied.shared_with, full)}
+            )
+            continue
+        if isinstance(tensor, nn.parameter.UninitializedParameter):
+            continue
+        seen[id(tensor)] = len(result.parameters)
+        is_frozen = any(full == f or full.startswith(f"{f}.") for f in frozen)
+        result.parameters.append(
+            ParameterInfo(
+                name=full,
+                layer=path,
+                shape=tuple(tensor.shape),
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                is_trainable=tensor.requires_grad,
+                is_declared_frozen=is_frozen,
+                initial_rms=_rms(tensor),
+            )
+        )
+        result.tensors.append(tensor)
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    if local.numel() == 0 or not local.is_floating_point() or local.is_meta:
+        return 0.0
+    norm = torch.linalg.vector_norm(local.detach(), dtype=torch.float32)
+    return float(norm) / float(local.numel() ** 0.5)

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: MIT
+"""`Microscope`: what a session calls, and in which order suspects are looked at."""
+
+from __future__ import annotations
+
+import math
+import re
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture.microscope import loss as loss_part
+from neuraldbg.capture.microscope import optimizer as steps
+from neuraldbg.capture.microscope import report
+from neuraldbg.capture.microscope.examine import Outcome, nonfinite_tensors, rerun
+from neuraldbg.capture.microscope.exceptions import examine_raise, is_telling
+from neuraldbg.capture.microscope.provenance import Birth, Leaf
+from neuraldbg.capture.microscope.region import Intervals, Region, collect, next_number
+from neuraldbg.capture.microscope.rerun import Forward, Paths, tensors_of, versions
+from neuraldbg.capture.microscope.verdict import flags
+from neuraldbg.schema.facts import Observation
+
+FORWARDS = 32
+"""Forwards of one step that can be run again. Heuristic: accumulation and siamese calls."""
+GRADIENT_BYTES = 64 << 20
+"""Limit on the gradients of root outputs kept to the step's end (DESIGN, section 4)."""
+LEAVES = 16
+"""Tensors of one output whose gradients are kept."""
+ANOMALY = re.compile(r"Function '\w+' returned nan values")
+"""What torch's anomaly mode says."""
+T = TypeVar("T")
+
+
+class Microscope:
+    """Names the operation in which a NaN or Inf was born, on the step on which it appears.
+
+    Args:
+        models: Watched models by name (`""` for the only one); paths are prefixed `NAME.`.
+        sync: Whether an accelerator may be waited for (one sync per backward).
+        examinations: Examinations per run; later non-finite values are consequences of the first.
+        seconds: Time limit of one re-run.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        *,
+        sync: bool = False,
+        examinations: int = 3,
+        seconds: float = 20.0,
+    ) -> None:
+        self.step = 0
+        """Label for observations; the session sets it."""
+        self.is_examining = False
+        """True during a re-run: taps, ledgers and patched calls must do nothing."""
+        self.failure: str | None = None
+        """What went wrong inside the microscope, once; it is off from then on."""
+        self._models = dict(models)
+        self._sync = sync
+        self._left = examinations
+        self._seconds = seconds
+        self._forwards: list[Forward] = []
+        self._intervals = Intervals()
+        self._glue: list[Any] = []
+        self._region: Region | None = None
+        self._gradient_bytes = 0
+        self._has_device = any(p.is_cuda for m in models.values() for p in m.parameters())
+        self._is_seen = False
+        self._steps: dict[int, tuple[weakref.ref[torch.optim.Optimizer], bool | None, int]] = {}
+        self._broken: set[str] = set()
+        self._has_told = False
+        self._paths: Paths | None = None
+
+    # --- on every step -----------------------------------------------------------------
+
+    def begin_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Remember an outermost training forward of a watched module; call from its pre-hook.
+
+        Keeps references to the inputs (detached), the random state and autocast; about 6 us.
+        """
+        if self.is_examining or self._left <= 0:
+            return
+        if len(self._forwards) >= FORWARDS:
+            self._forwards.pop(0)
+        kept = tuple([self._plain(v) for v in args])
+        named = {k: self._plain(v) for k, v in kwargs.items()} if kwargs else {}
+        autocast: tuple[tuple[str, bool, torch.dtype], ...] = ()
+        if torch._C._is_any_autocast_enabled():  # noqa: SLF001
+            devices = ("cpu", "cuda") if self._has_device else ("cpu",)
+            autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices)
+        state = torch.cuda.get_rng_state() if self._has_device else None
+        self._forwards.append(
+            Forward(module, kept, named, versions(kept, named), torch.get_rng_state(), state, autocast,
+                    next_number(), module.training)
+        )
+
+    def end_forward(self, module: nn.Module, output: Any) -> None:
+        """The same forward ended; call from its forward hook. Hooks the output's gradients."""
+        if self.is_examining or self._left <= 0 or not self._forwards:
+            return
+        forward = self._forwards[-1]
+        if forward.module is not module or forward.stop >= 0:
+            return
+        forward.stop = next_number()
+        self._intervals.add(forward.start, forward.stop)
+        tensors = (output,) if isinstance(output, Tensor) else tensors_of(output)[:LEAVES]
+        for place, tensor in enumerate(tensors):
+            if tensor.requires_grad:
+                tensor.register_hook(_Keep(self, forward, place))
+
+    def before_backward(self, loss: Tensor, *, scale: float = 1.0) -> list[Observation]:
+        """Look at the loss before its backward; call while the graph is alive.
+
+        On the CPU (elsewhere with `sync`) the loss is read. A finite one costs a short walk over
+        the loss part of its graph, a non-finite one is examined at once.
+        """
+        if self.is_examining or self._left <= 0:
+            return []
+        return self._guarded(lambda: self._before_backward(loss, scale), [])
+
+    def _before_backward(self, loss: Tensor, scale: float) -> list[Observation]:
+        if loss.device.type != "cpu" and not self._sync:
+            return []
+        value = loss.item() if loss.numel() == 1 else (math.nan if flags(loss) else 0.0)
+        if math.isfinite(value):
+            roots = [loss.grad_fn]
+            if self._glue:
+                roots += self._glue
+                self._glue.clear()
+            self._region = collect(roots, self._intervals)
+            return []
+        return self._examine_loss(loss, scale)
+
+    def end_step(self) -> None:
+        """Drop everything that belongs to the step."""
+        self._forwards.clear()
+        self._intervals.clear()
+        self._glue.clear()
+        self._region = None
+        self._gradient_bytes = 0
+        self._is_seen = False
+
+    def after_step(self, optimizer: torch.optim.Optimizer, *, is_finite_gradient: bool | None = None) -> None:
+        """Remember that an optimizer stepped, and whether its gradients were finite, if known."""
+        if self._left > 0:
+            key = id(optimizer)
+            known = self._steps.get(key)
+            reference = known[0] if known is not None and known[0]() is optimizer else weakref.ref(optimizer)
+            self._steps[key] = (reference, is_finite_gradient, self.step)
+
+    def close(self) -> None:
+        """Drop everything and stay off."""
+        self.end_step()
+        self._steps.clear()
+        self._left = 0
+
+    # --- on a failing step -------------------------------------------------------------
+
+    def examine_loss(self, value: float, loss: Tensor | None = None) -> list[Observation]:
+        """Examine a recorded loss that is not finite, unless a backward was seen on it already."""
+        if self.is_examining or self._is_seen or self._left <= 0 or math.isfinite(value):
+            return []
+        return self._guarded(lambda: self._examine_loss(loss, 1.0), [])
+
+    def examine_gradients(self, *, scale: float = 1.0) -> list[Observation]:
+        """Examine a gradient that is not finite; call before the weights move.
+
+        Under a loss scale this is how a scaler finds its scale: returns [] if the loss is finite.
+        """
+        if self.is_examining or self._is_seen or self._left <= 0 or scale != 1.0:
+            return []
+        return self._guarded(self._examine_gradients, [])
+
+    def examine_optimizer(self, optimizer: torch.optim.Optimizer) -> list[Observation]:
+        """Examine parameters that are not finite right after this optimizer stepped."""
+        if self.is_examining or self._is_seen or self._left <= 0:
+            return []
+
+        def look() -> list[Observation]:
+            broken = [(p, g) for p, g in steps.broken_parameters(optimizer) if p.grad is None or not flags(p.grad)]
+            return self._optimizer_births(optimizer, broken, self.step)
+
+        return self._guarded(look, [])
+
+    def examine_exception(self, error: BaseException) -> list[Observation]:
+        """Examine what led to an exception of the user's code, if a NaN or Inf did."""
+        if self.is_examining or self._left <= 0 or not is_telling(error):
+            return []
+        return self._guarded(lambda: self._examine_exception(error), [])
+
+    def _guarded(self, look: Callable[[], T], otherwise: T) -> T:
+        try:
+            told = look()
+            self._has_told = self._has_told or bool(told)
+            return told  # noqa: TRY300
+        except Exception as error:  # noqa: BLE001 - never into the user's code
+            self.failure = self.failure or repr(error)
+            self._left = 0
+            return otherwise
+        finally:
+            self.is_examining = False
+
+    def _begin(self) -> Paths:
+        self.is_examining, self._is_seen = True, True
+        self._left -= 1
+        self._paths = Paths(self._models)
+        return self._paths
+
+    def _examine_loss(self, loss: Tensor | None, scale: float) -> list[Observation]:
+        if loss is not None and scale != 1.0 and loss_part.is_scale_overflow(loss):
+            return []
+        paths = self._begin()
+        broken = self._broken_parameters()
+        if broken:
+            return broken
+        with torch.no_grad():
+            found = loss_part.examine(loss, self._intervals) if loss is not None else None
+        if found is not None and found.is_certain:
+            return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)]
+        observation, note = self._rerun_forwards(paths)
+        if observation is not None:
+            return [observation]
+        if found is not None:
+            return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)]
+        return [report.unlocated(self.step, "loss", note)]
+
+    def _rerun_forwards(self, paths: Paths) -> tuple[Observation | None, str]:
+        note = ""
+        for forward in self._forwards:
+            outcome = self._rerun(forward, paths)
+            note = outcome.note or note
+            if outcome.source is not None:
+                hint = "an input was changed in place since" if forward.is_changed else outcome.note
+                return self._told(outcome.source, paths, outcome.root, hint), note
+        return None, note
+
+    def _rerun(self, forward: Forward, paths: Paths, *, is_backward: bool = False) -> Outcome:
+        outcome = rerun(forward, paths, self._seconds, is_backward=is_backward)
+        self.failure = self.failure or outcome.failure
+        return outcome
+
+    def _told(self, source: Birth | Leaf, paths: Paths, root: str, hint: str = "") -> Observation:
+        return report.from_source(self.step, source, paths.kinds, root, hint)
+
+    def _examine_gradients(self) -> list[Observation]:
+        paths = self._begin()
+        broken = self._broken_parameters()
+        if broken:
+            return broken
+        note, is_loss_born = "", False
+        for forward in reversed(self._forwards):
+            kept = forward.gradients or {}
+            if any(flags(g) for g in kept.values()):
+                is_loss_born = True
+                continue
+            if not kept:
+                continue
+            outcome = self._rerun(forward, paths, is_backward=True)
+            note = outcome.note or note
+            if outcome.source is not None:
+                return [self._told(outcome.source, paths, outcome.root, outcome.note)]
+        verdict = loss_part.judge_backward_region(self._region)
+        if verdict is not None:
+            return [report.birth(self.step, None, "backward", verdict, paths.kinds, "in the loss")]
+        where = "the gradient left the loss non-finite" if is_loss_born else note
+        return [report.unlocated(self.step, "backward", where)]
+
+    def _broken_parameters(self) -> list[Observation]:
+        """Report parameters that were not finite before this step's forward, once each run."""
+        named = [(".".join(p for p in (m, n) if p), t) for m, model in self._models.items()
+                 for n, t in model.named_parameters()]
+        broken = [(n, t) for n, t in nonfinite_tensors(named)]
+        if not broken:
+            return []
+        told = list(self._optimizer_origin([t for _, t in broken]))
+        name, tensor = broken[0]
+        if name not in self._broken and not self._has_told and not told:
+            told.append(report.nonfinite_parameter(self.step, name, tensor))
+        self._broken |= {n for n, _ in broken}
+        self._left = 0
+        return told
+
+    def _optimizer_origin(self, broken: list[Tensor]) -> list[Observation]:
+        wanted = {id(t) for t in broken}
+        for reference, is_finite, step in self._steps.values():
+            optimizer = reference()
+            if optimizer is None or is_finite is not True:
+                continue
+            mine = [(p, g) for p, g in steps.broken_parameters(optimizer) if id(p) in wanted]
+            if mine:
+                return self._optimizer_births(optimizer, mine, step)
+        return []
+
+    def _optimizer_births(
+        self, optimizer: torch.optim.Optimizer, broken: list[tuple[Tensor, dict[str, Any]]], step: int
+    ) -> list[Observation]:
+        if not broken:
+            return []
+        paths = self._begin() if not self.is_examining or self._paths is None else self._paths
+        parameter, group = broken[0]
+        verdict = steps.judge_step(parameter, optimizer.state.get(parameter, {}), group, type(optimizer).__name__)
+        name = next((".".join(p for p in (m, n) if p) for m, model in self._models.items()
+                     for n, t in model.named_parameters() if t is parameter), None)
+        layer = name.rpartition(".")[0] if name is not None else None
+        if name is not None:
+            self._broken.add(name)
+        return [report.birth(step, layer, "optimizer", verdict, paths.kinds)]
+
+    def _examine_exception(self, error: BaseException) -> list[Observation]:
+        if self._is_seen:
+            return []
+        paths = self._begin()
+        told = examine_raise(error, self.step, paths)
+        if told:
+            return told
+        broken = self._broken_parameters()
+        if broken:
+            return broken
+        found = loss_part.examine_locals(error, self._intervals)
+        if found is not None and found.is_certain:
+            return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)]
+        if ANOMALY.search(str(error)):
+            self._left += 1
+            told = self._examine_gradients()
+            if told and told[0].kind != "nonfinite_unlocated":
+                return told
+        observation, _ = self._rerun_forwards(paths)
+        if observation is not None:
+            return [observation]
+        return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)] if found is not None else []
+
+    def _plain(self, value: Any) -> Any:
+        """Return an argument without its graph; remember a graph node that no model made."""
+        if isinstance(value, Tensor):
+            node = value.grad_fn
+            if node is None:
+                return value
+            if len(self._glue) < LEAVES and node._sequence_nr() not in self._intervals:  # noqa: SLF001
+                self._glue.append(node)
+            return value.detach().requires_grad_()
+        if type(value) in (list, tuple):
+            return type(value)([self._plain(one) for one in value])
+        if type(value) is dict:
+            return {key: self._plain(one) for key, one in value.items()}
+        return value
+
+    def keep_gradient(self, forward: Forward, place: int, gradient: Tensor) -> None:
+        """Keep the gradient that reached a root output, within the size limit."""
+        size = gradient.numel() * gradient.element_size()
+        if self._gradient_bytes + size > GRADIENT_BYTES:
+            return
+        self._gradient_bytes += size
+        if forward.gradients is None:
+            forward.gradients = {}
+        forward.gradients[place] = gradient.detach()
+
+
+class _Keep:
+    """Tensor hook: hands the gradient to the microscope while both live."""
+
+    __slots__ = ("forward", "place", "session")
+
+    def __init__(self, session: Microscope, forward: Forward, place: int) -> None:
+        self.session = weakref.ref(session)
+        self.forward = weakref.ref(forward)
+        self.place = place
+
+    def __call__(self, gradient: Tensor) -> None:
+        session, forward = self.session(), self.forward()
+        if session is not None and forward is not None and not session.is_examining:
+            session.keep_gradient(forward, self.place, gradient)

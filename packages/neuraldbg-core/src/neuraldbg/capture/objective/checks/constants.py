@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Summands without gradient that change from step to step, and terms that never change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from neuraldbg.capture.objective.losses import Term
+from neuraldbg.capture.objective.reading import signed
+from neuraldbg.capture.objective.view import View
+from neuraldbg.schema.facts import Observation
+
+ENOUGH = 4
+"""Losses looked at before anything is said."""
+EXACT = 1e-5
+"""Relative rounding of a loss recomputed in float32."""
+SIZE_LIMIT = 1 << 22
+"""Elements above which a term is not recomputed: 4 M cost about 10 ms."""
+
+
+def value_of(view: View, term: Term) -> float | None:
+    """Recompute a term from what its node saved, None where that cannot be done exactly."""
+    tape, at = view.tape, term.place
+    given, target = tape.saved(at, "self"), tape.saved(at, "target")
+    if not isinstance(given, torch.Tensor) or not isinstance(target, torch.Tensor):
+        return None
+    if given.numel() > SIZE_LIMIT or term.reduction not in {"mean", "sum"} or term.is_weighted:
+        return None
+    kind: Any = {"mse": F.mse_loss, "nll": F.nll_loss, "cross_entropy": F.nll_loss}.get(term.name)
+    kind = kind or {"smooth_l1": F.smooth_l1_loss, "huber": F.huber_loss}.get(term.name)
+    options: dict[str, Any] = {}
+    if term.name in {"nll", "cross_entropy"}:
+        options = {
+            "weight": tape.saved(at, "weight"),
+            "ignore_index": signed(tape.saved(at, "ignore_index")),
+        }
+    elif term.name == "smooth_l1":
+        options = {"beta": tape.saved(at, "beta")}
+    elif term.name == "huber":
+        options = {"delta": tape.saved(at, "delta")}
+    elif term.name == "bce_with_logits":
+        kind = F.binary_cross_entropy_with_logits
+        options = {name: tape.saved(at, name) for name in ("weight", "pos_weight")}
+    if kind is None:
+        return None
+    with torch.no_grad():
+        return float(kind(given.detach(), target.detach(), reduction=term.reduction, **options))
+
+
+class ConstantTerm:
+    """What is left of a loss when its recognised terms are taken out.
+
+    A summand without gradient that changes from step to step was computed from something: it was
+    cut from the graph (`detached_term`). A recognised term that has exactly the same value on
+    every step, though its inputs change, cannot teach (`constant_term`): cross-entropy over one
+    class, a loss over an empty mask.
+    """
+
+    def __init__(self) -> None:
+        self._left: dict[str, list[float]] = {}
+        self._values: dict[tuple[str, int], list[float]] = {}
+        self._told: set[str] = set()
+
+    def observe(self, view: View) -> Iterable[Observation]:
+        """Recompute each term; compare with the steps before."""
+        signature = view.signature
+        if len(self._left) > 16 or len(view.terms) > 6:  # noqa: PLR2004
+            return
+        values = [value_of(view, term) for term in view.terms]
+        for at, (term, value) in enumerate(zip(view.terms, values, strict=True)):
+            if value is not None:
+                yield from self._unchanged(view, term, (signature, at), value)
+        if view.objective.constants and signature not in self._told:
+            yield from self._rest(view, signature, values)
+
+    def _unchanged(
+        self, view: View, term: Term, key: tuple[str, int], value: float
+    ) -> Iterable[Observation]:
+        seen = self._values.setdefault(key, [])
+        seen.append(value)
+        del seen[: -2 * ENOUGH]
+        if len(seen) >= ENOUGH and len(set(seen)) == 1 and repr(key) not in self._told:
+            self._told.add(repr(key))
+            yield view.observation(
+                "constant_term",
+                view.layer_of(term.feed),
+                is_since_first=True,
+                confidence=0.6 if value else 0.4,
+                figures={"value": value, "losses": len(seen)},
+                cause="constant_loss_term",
+                term=term.name,
+            )
+
+    def _rest(
+        self, view: View, signature: str, values: list[float | None]
+    ) -> Iterable[Observation]:
+        total = view.loss
+        parts = [
+            None if v is None or t.factor is None else v * t.factor
+            for t, v in zip(view.terms, values, strict=True)
+        ]
+        if total is None or any(p is None for p in parts):
+            return
+        known = sum(p for p in parts if p is not None)
+        left = self._left.setdefault(signature, [])
+        left.append(total - known)
+        scale = max(abs(total), abs(known), 1e-12)
+        if len(left) < ENOUGH or max(left) - min(left) < 100 * EXACT * scale:
+            return
+        self._told.add(signature)
+        yield view.observation(
+            "detached_term",
+            None,
+            is_since_first=True,
+            confidence=0.75,
+            figures={"minimum": min(left), "maximum": max(left), "losses": len(left)},
+            cause="detached_loss_term",
+            term="a summand without gradient",
+        )

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""The loss functions at the end of the graph: which they are, and what enters them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from neuraldbg.capture.objective.activations import VIEWS
+from neuraldbg.capture.objective.reading import scalar
+from neuraldbg.capture.objective.tape import NONE, Tape
+
+FUSED = {
+    "NllLoss": "nll",
+    "NllLoss2D": "nll",
+    "MseLoss": "mse",
+    "SmoothL1Loss": "smooth_l1",
+    "HuberLoss": "huber",
+    "BinaryCrossEntropy": "bce",
+    "BinaryCrossEntropyWithLogits": "bce_with_logits",
+    "SoftMarginLoss": "soft_margin",
+    "MultiMarginLoss": "multi_margin",
+    "MultilabelMarginLoss": "multilabel_margin",
+    "CtcLoss": "ctc",
+}
+"""Node -> loss function, for those that torch computes in one node."""
+
+REGRESSIONS = frozenset({"mse", "l1", "smooth_l1", "huber"})
+FLOORS = {name: 0.0 for name in (*FUSED.values(), "cross_entropy", "l1")} | {"nll": float("nan")}
+"""Lowest value that each can take; NaN where it depends on what enters."""
+REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+TERM_LIMIT = 24
+_PASSED = frozenset({*VIEWS, "Index", "IndexSelect", "MaskedSelect", "MaskedFill"})
+_OFFSETS = frozenset({"Pow", "Abs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One summand of the loss."""
+
+    name: str
+    """Loss function, or the operation in lower case where none is recognised."""
+    place: int
+    """Its node."""
+    feed: int
+    """The node whose value entered as the prediction, views looked through; `NONE`: unknown."""
+    factor: float | None
+    """By which it enters the loss, with sign; None where that is not a constant."""
+    reduction: str
+    """`mean`, `sum` or `none`, the outermost one."""
+    is_divided: bool = False
+    """Whether a constant divides it after its sum."""
+    is_weighted: bool = False
+    """Whether its elements are multiplied by a tensor before they are reduced (masks, advantages)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The loss as a sum of terms."""
+
+    terms: tuple[Term, ...]
+    constants: int = 0
+    """Summands that carry no gradient at all."""
+
+
+@dataclass(slots=True)
+class _Part:
+    place: int
+    factor: float | None = 1.0
+    reduction: str = "none"
+    is_divided: bool = False
+    is_weighted: bool = False
+
+    def at(self, place: int, **changes: Any) -> _Part:
+        part = _Part(place, self.factor, self.reduction, self.is_divided, self.is_weighted)
+        for name, value in changes.items():
+            setattr(part, name, value)
+        return part
+
+    def scaled(self, by: float | None) -> float | None:
+        return None if by is None or self.factor is None else self.factor * by
+
+
+def objective_of(tape: Tape) -> Objective:
+    """Split the loss into its summands and recognise each."""
+    todo, terms, constants = [_Part(0)], [], 0
+    while todo and len(terms) < TERM_LIMIT:
+        part = todo.pop()
+        if part.place == NONE:
+            constants += 1
+            continue
+        below = None if recognise(tape, part.place) else _open(tape, part)
+        if below is None:
+            terms.append(_term(tape, part))
+        else:
+            todo.extend(reversed(below))
+    return Objective(tuple(terms), constants)
+
+
+def _open(tape: Tape, part: _Part) -> list[_Part] | None:  # noqa: PLR0911 - one line per operation
+    """Return what the sum, mean, scale or view at `part` is made of, None where it is none."""
+    name, below = tape.names[part.place], tape.inputs[part.place]
+    if name in {"Add", "Sub"} and len(below) == 2:  # noqa: PLR2004
+        flip = 1.0 if name == "Add" else -1.0
+        return [part.at(below[0]), part.at(below[1], factor=part.scaled(flip))]
+    if name == "Neg":
+        return [part.at(below[0], factor=part.scaled(-1.0))]
+    if name in {"Mean", "Nanmean"}:
+        return [part.at(below[0], reduction="mean")]
+    if name in {"Sum", "Nansum"}:
+        kept = part.reduction if part.reduction == "mean" else "sum"
+        return [part.at(below[0], reduction=kept)]
+    if name in {"Mul", "Div"}:
+        return _scaled(tape, part)
+    if name in {"Stack", "Cat"} and all(_is_single(tape, i) for i in below):
+        return [part.at(i) for i in below]
+    if name in _PASSED and below and below[0] != NONE:
+        return [part.at(below[0])]
+    return None
+
+
+def _scaled(tape: Tape, part: _Part) -> list[_Part] | None:
+    """Look through a product with, or a quotient by, something without gradient."""
+    name, below = tape.names[part.place], tape.inputs[part.place]
+    carried = [i for i in below if i != NONE]
+    if len(carried) != 1 or (name == "Div" and below[0] == NONE):
+        return None
+    by_name = "other" if below[0] != NONE else "self"
+    other = tape.saved(part.place, by_name)
+    by = scalar(other)
+    if by is None and isinstance(other, torch.Tensor) and other.numel() > 1:
+        return [part.at(carried[0], is_weighted=True, factor=part.scaled(1.0))]
+    if name == "Mul":
+        return [part.at(carried[0], factor=part.scaled(by), is_divided=part.is_divided or _small(by))]
+    return [part.at(carried[0], factor=part.scaled(1 / by if by else None), is_divided=True)]
+
+
+def _small(by: float | None) -> bool:
+    return by is not None and abs(by) < 0.5  # noqa: PLR2004 - half or less: a division written out
+
+
+def _is_single(tape: Tape, place: int) -> bool:
+    shape = tape.shape(place) if place != NONE else ()
+    return shape is not None and all(size == 1 for size in shape)
+
+
+def difference(tape: Tape, place: int) -> int:
+    """Return the subtraction under a squared or absolute difference, `NONE` where there is none."""
+    name, below = tape.names[place], tape.inputs[place]
+    squared = name == "Pow" and scalar(tape.saved(place, "exponent")) == 2.0  # noqa: PLR2004
+    squared = squared or (name == "Mul" and len(below) == 2 and below[0] == below[1] != NONE)  # noqa: PLR2004
+    if not (squared or name == "Abs") or below[0] == NONE:
+        return NONE
+    inside = tape.through(below[0])
+    return inside if inside != NONE and tape.names[inside] in {"Sub", "Rsub"} else NONE
+
+
+def _is_log_prob(tape: Tape, place: int) -> bool:
+    inside = tape.through(place)
+    if inside == NONE:
+        return False
+    if tape.names[inside] == "LogSoftmax":
+        return True
+    below = tape.inputs[inside]
+    return (
+        tape.names[inside] == "Sub"
+        and len(below) == 2  # noqa: PLR2004
+        and below[1] != NONE
+        and tape.names[tape.through(below[1])] == "Logsumexp"
+    )
+
+
+def recognise(tape: Tape, place: int) -> str | None:
+    """Return the loss function that ends at `place`, None where it is none."""
+    name, below = tape.names[place], tape.inputs[place]
+    if name in FUSED:
+        inside = tape.through(below[0]) if below else NONE
+        is_log = inside != NONE and tape.names[inside] == "LogSoftmax"
+        return "cross_entropy" if FUSED[name] == "nll" and is_log else FUSED[name]
+    if difference(tape, place) != NONE:
+        return "l1" if name == "Abs" else "mse"
+    if name in {"Gather", "Index"} and below and _is_log_prob(tape, below[0]):
+        return "log_probability"
+    if name == "Mul" and NONE in below and _is_log_prob(tape, max(below)):
+        return "soft_cross_entropy"
+    if name == "Sub" and len(below) == 2 and below[0] == NONE and below[1] != NONE:  # noqa: PLR2004
+        inner = tape.inputs[below[1]]
+        if tape.names[below[1]] == "Mul" and len(inner) == 2 and inner.count(NONE) == 1:  # noqa: PLR2004
+            return "kl_div" if _is_target_distribution(tape, below[1]) else None
+    return None
+
+
+def _is_target_distribution(tape: Tape, place: int) -> bool:
+    from neuraldbg.capture.objective.reading import is_distribution, rows
+
+    inner = tape.inputs[place]
+    values = rows(tape.saved(place, "self" if inner[0] == NONE else "other"))
+    return values is not None and values.ndim > 0 and is_distribution(values, values.ndim - 1)
+
+
+def _term(tape: Tape, part: _Part) -> Term:
+    place, name = part.place, tape.names[part.place]
+    kind = recognise(tape, place)
+    below = tape.inputs[place]
+    feed = below[0] if below and kind else place
+    if kind in {"mse", "l1"} and name not in FUSED:
+        sides = [i for i in tape.inputs[difference(tape, place)] if i != NONE]
+        feed = sides[0] if sides else NONE
+    elif kind == "kl_div":
+        feed = max(tape.inputs[below[1]])
+    elif kind == "soft_cross_entropy":
+        feed = max(below)
+    reduction = part.reduction
+    if name in FUSED:
+        own = REDUCTIONS.get(tape.saved(place, "reduction"), "none")
+        reduction = own if own != "none" else reduction
+    return Term(
+        name=kind or name.lower(),
+        place=place,
+        feed=tape.through(feed),
+        factor=part.factor,
+        reduction=reduction,
+        is_divided=part.is_divided,
+        is_weighted=part.is_weighted,
+    )

@@ -1,0 +1,565 @@
+# SPDX-License-Identifier: MIT
+"""The recorder of one run: hears the training loop, measures, and closes one record per step.
+
+A record closes lazily, at the first activity after its optimizer stepped, so that a loss recorded
+after the step still belongs to it. See `segment` for loops with several optimizers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from neuraldbg.capture import gradients, layers, wiring
+from neuraldbg.capture.audit import Audit
+from neuraldbg.capture.budget import Budget
+from neuraldbg.capture.cleared import Sentinels
+from neuraldbg.capture.gradients import OwnedParameters, ParameterBoard
+from neuraldbg.capture.inputs import InputBoard
+from neuraldbg.capture.microscope import Microscope
+from neuraldbg.capture.segment import Segment, merge
+from neuraldbg.capture.statistics import Reducer
+from neuraldbg.capture.switchboard import SWITCHBOARD
+from neuraldbg.capture.taps import Board, Tap, in_backward
+from neuraldbg.schema.facts import GradState, Observation, OptimizerStat, ParameterStat, StepFacts
+from neuraldbg.schema.run import OptimizerInfo, RunInfo
+from neuraldbg.settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+UNSTEPPED_BACKWARDS = 64
+"""Backwards without any optimizer step after which backwards count as steps. Heuristic: more
+than any usual accumulation."""
+
+
+def contained(
+    method: Callable[Concatenate[Recorder, P], R],
+) -> Callable[Concatenate[Recorder, P], R | None]:
+    """Keep every failure inside: report it, switch the recorder off, never raise into training."""
+
+    @functools.wraps(method)
+    def guarded(self: Recorder, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        if self.is_off or self.microscope.is_examining:
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - promise 4: nothing of ours breaks training
+            self.is_off = True
+            self.board.is_on = False
+            self.on_failure(method.__name__, error)
+            return None
+
+    return guarded
+
+
+class Recorder:
+    """Implements `switchboard.Listener`; owns the boards; hands `StepFacts` to `on_step`."""
+
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        settings: Settings,
+        run: RunInfo,
+        on_step: Callable[[StepFacts], None],
+        on_failure: Callable[[str, Exception], None],
+    ) -> None:
+        self.thread = threading.get_ident()
+        self.settings = settings
+        self.models = {name: layers.unwrap(model) for name, model in models.items()}
+        self.survey = layers.survey(self.models, settings.frozen)
+        self.on_step, self.on_failure = on_step, on_failure
+        self.is_off = False
+        device = next((t.device for t in self.survey.tensors), torch.device("cpu"))
+        self.board = Board(len(self.survey.layers), device)
+        self.board.on_activity = self.activity
+        self.reducer = Reducer(self.board)
+        self.parameters = ParameterBoard(self.survey.tensors)
+        self.inputs = InputBoard()
+        self.sentinels = Sentinels(self.survey.tensors)
+        self.microscope = Microscope(self.models, sync=settings.sync)
+        self.audit = Audit(self.models, self.survey, self.board, self.microscope)
+        self.budget = Budget(settings.overhead)
+        self.optimizers: list[OptimizerInfo] = []
+        self.run = run.model_copy(
+            update={
+                "layers": tuple(layer.info for layer in self.survey.layers),
+                "parameters": tuple(self.survey.parameters),
+            }
+        )
+        self.wiring = wiring.Wiring(self.models, self.survey, settings)
+        self.reducer.configure(self.run.layers)
+        self.ordinal = 0
+        self.label = 0
+        self._group: list[Segment] = []
+        self._now = Segment()
+        self._is_sparse = False
+        self._losses_seen = 0
+        self._owned: dict[int, OwnedParameters] = {}
+        self._optimizer_rows: dict[int, int] = {}
+        self._optimizer_refs: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._optimizer_values: list[np.ndarray] = []
+        self._is_stepless = False
+        self._scaled: dict[str, Any] = {"scale": 1.0, "is_scaled": False, "stage": ""}
+        self._handles: list[Any] = []
+        self._last_end = perf_counter()
+        self._pending: list[float] = []
+        self._has_reached = False
+        self._is_clipping = False
+        self._finite_gradient = True
+        self.is_compiled = any(
+            isinstance(getattr(module, "_orig_mod", None), nn.Module) or getattr(module, "_compiled_call_impl", None) is not None
+            for model in models.values()
+            for module in model.modules()
+        )
+
+    # -- attach and detach ------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Put the hooks on the models and join the switchboard."""
+        for index, layer in enumerate(self.survey.layers):
+            module = layer.module()
+            if module is not None:
+                tap = Tap(self.board, index, layer)
+                self._handles.append(module.register_forward_hook(tap))
+        for name, model in self.models.items():
+            pre = _RootHook(self, name, "before")
+            post = _RootHook(self, name, "after")
+            self._handles.append(model.register_forward_pre_hook(pre, prepend=True, with_kwargs=True))
+            self._handles.append(
+                model.register_forward_hook(post, with_kwargs=True, always_call=True)
+            )
+        self.audit.attach()
+        SWITCHBOARD.join(self)
+        self._last_end = perf_counter()
+
+    def detach(self) -> None:
+        """Remove every hook and leave the switchboard; safe to call twice."""
+        SWITCHBOARD.leave(self)
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.audit.detach()
+        self.microscope.close()
+
+    # -- forward ----------------------------------------------------------------------------
+
+    @contained
+    def activity(self) -> None:
+        """Training work begins: close the step before it where it is over."""
+        if not self._now.is_done:
+            self.board.is_awaiting = False
+            return
+        has_loss = bool(self._now.losses or any(s.losses for s in self._group))
+        if has_loss or self._is_sparse:
+            self.close()
+        else:
+            self._group.append(self._seal())
+        self.board.is_awaiting = False
+
+    @contained
+    def forward_began(
+        self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """An outermost forward of a watched model starts."""
+        if not torch.is_grad_enabled():
+            self._eval_forward(module)
+            return
+        if self.board.is_awaiting:
+            self.activity()
+        start = perf_counter()
+        self._now.forwards += 1
+        if not module.training and self.wiring.is_mode_dependent(module):
+            self._now.eval_mode_forwards += 1
+        self.inputs.observe(name, args, kwargs)
+        self._now.batch_size = max(self._now.batch_size, _batch_size(args, kwargs))
+        self.audit.forward_began(name, module, args, kwargs)
+        self.microscope.step = self.label
+        self.microscope.begin_forward(module, args, kwargs)
+        self.board.seconds += perf_counter() - start
+
+    def _eval_forward(self, module: nn.Module) -> None:
+        self._now.eval_forwards += 1
+        if module.training and self.wiring.is_mode_dependent(module):
+            self._now.train_mode_eval_forwards += 1
+
+    @contained
+    def forward_ended(self, name: str, module: nn.Module, output: Any) -> None:  # noqa: ANN401
+        """The same forward ended (output None where it raised)."""
+        if not torch.is_grad_enabled():
+            return
+        start = perf_counter()
+        self.microscope.end_forward(module, output)
+        self.audit.forward_ended(name, output)
+        self.board.seconds += perf_counter() - start
+
+    # -- switchboard ------------------------------------------------------------------------
+
+    @contained
+    def backward_began(self, losses: Sequence[torch.Tensor]) -> None:
+        """See `Listener`."""
+        if self.board.is_awaiting and self.is_compiled:
+            self.activity()  # taps inside compiled code cannot tell
+        start = perf_counter()
+        self.sentinels.before_backward()
+        self._pending = []
+        if self.board.touched or self.is_compiled:
+            if self.sentinels.was_dropped and not self._owned:
+                self._close_unstepped()
+            for loss in losses:
+                if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+                    self._look_at(loss)
+        self.board.seconds += perf_counter() - start
+
+    def _look_at(self, loss: torch.Tensor) -> None:
+        """Read and audit a loss that a backward starts from, while its graph is alive."""
+        scale = self._loss_scale()
+        if loss.device.type == "cpu" or self.settings.sync:
+            self._pending.append(float(loss.detach()) / scale)
+        self._observe(self.audit.before_backward(self.label, self.ordinal, loss))
+        self._observe(self.microscope.before_backward(loss, scale=scale))
+
+    @contained
+    def backward_ended(self) -> None:
+        """See `Listener`."""
+        start = perf_counter()
+        has_changed = self.sentinels.after_backward()
+        self._has_reached |= has_changed
+        if has_changed or (self.board.touched and not self._has_reached):
+            self._now.backwards += 1
+            self._now.backward_losses += self._pending
+            if not self._owned and self._now.backwards >= UNSTEPPED_BACKWARDS:
+                self._is_stepless = True
+        self._pending = []
+        self.board.seconds += perf_counter() - start
+
+    @contained
+    def clip_began(self, grads: Sequence[torch.Tensor]) -> None:
+        """See `Listener`."""
+        ours = {id(p.grad) for p in self.survey.tensors if p.grad is not None}
+        mine = [g for g in grads if id(g) in ours]
+        if not mine:
+            return
+        start = perf_counter()
+        self._is_clipping = True
+        if self._now.is_done:
+            self._now.is_clipped_after_step = True
+        else:
+            self._now.clips += 1
+            self._now.is_clipped_scaled |= self._is_scaled()
+            if self._loss_scale() == 1.0:
+                self.parameters.note_preclip(mine)
+        self.board.seconds += perf_counter() - start
+
+    @contained
+    def clip_measured(self, total: Any) -> None:  # noqa: ANN401
+        """See `Listener`."""
+        if self._is_clipping and isinstance(total, torch.Tensor):
+            if total.device.type == "cpu":
+                self._now.clip_total_norm = float(gradients.local(total.detach()))
+
+    @contained
+    def clip_limited(self, max_norm: float) -> None:
+        """See `Listener`."""
+        if self._is_clipping:
+            self._now.clip_max_norm = max_norm
+            self._is_clipping = False
+
+    @contained
+    def step_began(self, optimizer: torch.optim.Optimizer) -> None:
+        """See `Listener`."""
+        owned = self._owned_by(optimizer)
+        if owned is None:
+            return
+        start = perf_counter()
+        if any(id(optimizer) in s.stepped for s in self._group):
+            self._is_sparse = True
+            self._emit(self._group)
+            self._group = []
+        scale = getattr(optimizer, "grad_scale", None)
+        divisor = float(scale) if isinstance(scale, torch.Tensor) else 1.0
+        is_finite = self.parameters.before_step(owned, divisor)
+        ids = {id(t) for t in owned.tensors}
+        dirty, gone = self.sentinels.at_step(ids)
+        self._now.is_cleared &= not dirty
+        self._now.is_cleared_before_step |= gone
+        if not is_finite:
+            self._observe(self.microscope.examine_gradients(scale=divisor))
+        self._finite_gradient = is_finite
+        self.board.seconds += perf_counter() - start
+
+    @contained
+    def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        """See `Listener`."""
+        owned = self._owned_by(optimizer)
+        if owned is None:
+            return
+        start = perf_counter()
+        found = getattr(optimizer, "found_inf", None)
+        if isinstance(found, torch.Tensor) and bool(found):
+            self._now.skipped += 1
+        else:
+            self._now.steps += 1
+        self._now.stepped.add(id(optimizer))
+        is_finite = self.parameters.after_step(optimizer, owned)
+        self.microscope.after_step(optimizer, is_finite_gradient=self._finite_gradient)
+        if not is_finite and self._finite_gradient:
+            self._observe(self.microscope.examine_optimizer(optimizer))
+        owned.steps += 1
+        self.sentinels.after_step({id(t) for t in owned.tensors})
+        row = self._optimizer_rows[id(optimizer)]
+        stepped = self._optimizer_values[row][OptimizerStat.STEPPED]
+        count = 1 if math.isnan(stepped) else int(stepped) + 1
+        self._optimizer_values[row] = gradients.optimizer_row(optimizer, count)
+        self.audit.stepped({id(t) for t in owned.tensors})
+        self._step_is_over()
+        self.board.seconds += perf_counter() - start
+
+    @contained
+    def scaler_called(self, what: str, scaler: Any, subject: Any) -> None:  # noqa: ANN401
+        """See `Listener`."""
+        if not scaler.is_enabled():
+            return
+        state = self._scaled
+        if what == "scale" and isinstance(subject, torch.Tensor):
+            state |= {"scale": float(scaler.get_scale()), "is_scaled": True}
+            self._now.loss_scale = state["scale"]
+        elif what == "unscale_":
+            state["is_scaled"] = False
+        elif what == "step":
+            state |= {"is_scaled": False, "before": self._now.steps}
+        elif what == "stepped" and self._now.steps == state.get("before"):
+            if self._owned_by(subject) is not None:
+                self._now.skipped += 1
+                self.sentinels.after_step({id(t) for t in self._owned[id(subject)].tensors})
+                self._step_is_over()
+
+    def _loss_scale(self) -> float:
+        return float(self._scaled["scale"]) if self._scaled["is_scaled"] else 1.0
+
+    def _is_scaled(self) -> bool:
+        return bool(self._scaled["is_scaled"]) and self._scaled["scale"] != 1.0
+
+    def _step_is_over(self) -> None:
+        self.board.is_awaiting = True
+
+    # -- what the user says -----------------------------------------------------------------
+
+    @contained
+    def record_loss(self, value: float, name: str, tensor: torch.Tensor | None) -> None:
+        """Attach a loss to the step that is open, or has just been made."""
+        self._now.losses.setdefault(name, []).append(value)
+        self._losses_seen += 1
+        if not math.isfinite(value):
+            self._observe(self.microscope.examine_loss(value, tensor))
+        if self._is_stepless:
+            self.close()
+
+    @contained
+    def record_metric(self, value: float, name: str) -> None:
+        """Attach a metric to the step that is open, or has just been made."""
+        self._now.metrics[name] = value
+
+    @contained
+    def relabel(self, step: int) -> None:
+        """Name the step to come (or that is open) `step`."""
+        if self._now.is_done or self._group:
+            self.close()
+        self.label = step
+
+    @contained
+    def examine_exception(self, error: BaseException) -> None:
+        """The user's code raised inside the block."""
+        self._observe(self.microscope.examine_exception(error))
+
+    # -- closing ----------------------------------------------------------------------------
+
+    def _observe(self, found: Sequence[Observation] | None) -> None:
+        if found:
+            self._now.observations += found
+
+    def _owned_by(self, optimizer: torch.optim.Optimizer) -> OwnedParameters | None:
+        size = sum(len(g["params"]) for g in optimizer.param_groups)
+        known = self._owned.get(id(optimizer))
+        if known is not None and known.size == size:
+            return known
+        tensors = [p for g in optimizer.param_groups for p in g["params"]]
+        rows = [self.parameters.row_of[id(p)] for p in tensors if id(p) in self.parameters.row_of]
+        if not rows:
+            self.wiring.note_foreign(optimizer)
+            return None
+        foreign = [p for p in tensors if id(p) not in self.parameters.row_of]
+        ours = [self.parameters.tensors[row] for row in rows]
+        owned = OwnedParameters(rows, ours, foreign, size)
+        self._owned[id(optimizer)] = owned
+        if id(optimizer) not in self._optimizer_rows:
+            self._register(optimizer, owned)
+        return owned
+
+    def _register(self, optimizer: torch.optim.Optimizer, owned: OwnedParameters) -> None:
+        self._optimizer_rows[id(optimizer)] = len(self.optimizers)
+        self._optimizer_refs.append(weakref.ref(optimizer))
+        self._optimizer_values.append(np.full(len(OptimizerStat), np.nan, dtype=np.float32))
+        info = OptimizerInfo(
+            kind=type(optimizer).__name__,
+            groups=len(optimizer.param_groups),
+            parameters=tuple(self.survey.parameters[row].name for row in owned.rows),
+            foreign=len(owned.foreign),
+            options=gradients.options_of(optimizer),
+        )
+        self.optimizers.append(info)
+        self._observe(self.wiring.optimizer_appeared(optimizer, owned, self.label, self.ordinal))
+
+    def _close_unstepped(self) -> None:
+        """Gradients were cleared without a step: what came before them was a step of its own."""
+        if self._now.backwards:
+            later = Segment(
+                forwards=1, batch_size=self._now.batch_size, losses={}, metrics={}
+            )
+            self._now.forwards = max(0, self._now.forwards - 1)
+            self._emit([*self._group, self._seal()])
+            self._group, self._now = [], later
+            self._is_stepless = True
+
+    def _seal(self) -> Segment:
+        """Fill the arrays of the open segment and start a new one."""
+        sealed = self._now
+        start = perf_counter()
+        is_deep = self.parameters.is_deep
+        sealed.is_sampled = self.board.is_on
+        sealed.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
+        sealed.parameter = self.parameters.values.copy()
+        sealed.inputs = self.inputs.values()
+        if self._optimizer_values:
+            sealed.optimizer = np.stack(self._optimizer_values)
+            for value in self._optimizer_values:
+                value[OptimizerStat.STEPPED] = np.nan
+        self.parameters.clear()
+        self.inputs.clear()
+        self.budget.spend(self.board.seconds + perf_counter() - start)
+        self.board.clear()
+        self.microscope.end_step()
+        self._now = Segment()
+        return sealed
+
+    @contained
+    def close(self) -> None:
+        """Emit the open step."""
+        group = [*self._group, self._seal()]
+        self._group = []
+        self._emit(group)
+
+    def _emit(self, group: list[Segment], *, is_interrupted: bool = False) -> None:
+        group = [s for s in group if not s.is_empty]
+        if not group:
+            return
+        start = perf_counter()
+        step = merge(group)
+        step.observations += self.audit.settle(self.label)
+        if self.audit.is_due_structure:
+            self._learn_structure()
+        self.run = self._run()
+        empty = np.full((0, len(OptimizerStat)), np.nan, dtype=np.float32)
+        facts = StepFacts(
+            run=self.run,
+            step=self.label,
+            losses=step.loss_values(),
+            metrics=step.metrics,
+            activation=step.activation,  # type: ignore[arg-type] - sealed segments have arrays
+            parameter=step.parameter,  # type: ignore[arg-type]
+            inputs=step.inputs,  # type: ignore[arg-type]
+            optimizer=step.optimizer if step.optimizer is not None else empty,
+            ledger=step.ledger(),
+            observations=tuple(
+                step.observations + self.wiring.inspect(self.label, self.ordinal, step.parameter)
+            ),
+            is_sampled=step.is_sampled,
+            seconds=start - self._last_end,
+            is_interrupted=is_interrupted,
+        )
+        self.label += 1
+        self.ordinal += 1
+        has_event = self.on_step(facts)
+        self.audit.next_step(self.ordinal, alarm=bool(has_event))
+        end = perf_counter()
+        self.budget.spend(end - start)
+        self.board.is_on = self.budget.next_step(end - self._last_end, alarm=bool(has_event))
+        is_deep = self.budget.is_deep
+        self.parameters.is_sampling = self.board.is_on
+        self.parameters.is_deep = self.inputs.is_deep = is_deep
+        self._last_end = end
+
+    def _run(self) -> RunInfo:
+        if len(self.run.optimizers) == len(self.optimizers) and len(self.run.inputs) == len(
+            self.inputs.infos
+        ):
+            return self.run
+        return self.run.model_copy(
+            update={"optimizers": tuple(self.optimizers), "inputs": tuple(self.inputs.infos)}
+        )
+
+    def _learn_structure(self) -> None:
+        learned = self.audit.describe(self.run.layers)
+        self.run = self.run.model_copy(update={"layers": learned})
+        self.reducer.configure(learned)
+
+    @contained
+    def finish(self) -> None:
+        """Close the last step, whole or interrupted, with what only the end shows."""
+        self._observe(self.wiring.finish(self.label, self.ordinal))
+        if self._now.is_done or self._group or not self._now.is_empty:
+            is_whole = self._now.is_done or bool(self._group)
+            group = [*self._group, self._seal()]
+            self._group = []
+            self._emit(group, is_interrupted=not is_whole)
+
+
+class _RootHook:
+    """Marks the outermost forwards of one watched model; inert in copies and pickles."""
+
+    def __init__(self, recorder: Recorder, name: str, when: str) -> None:
+        self.recorder, self.name, self.when = recorder, name, when
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:  # noqa: ANN401
+        if torch.compiler.is_compiling():
+            return
+        recorder = self.recorder
+        if threading.get_ident() != recorder.thread or in_backward():
+            return
+        if recorder.models.get(self.name) is not module:
+            return
+        if self.when == "before":
+            recorder.forward_began(self.name, module, args, kwargs)
+        else:
+            recorder.forward_ended(self.name, module, output)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _InertRoot:
+        return _InertRoot()
+
+    def __reduce__(self) -> tuple[type[_InertRoot], tuple[()]]:
+        return (_InertRoot, ())
+
+
+class _InertRoot:
+    """What a root hook becomes in a copied or unpickled model."""
+
+    def __call__(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
+        return None
+
+
+def _batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    for value in [*args, *kwargs.values()]:
+        if isinstance(value, torch.Tensor) and value.dim() > 0:
+            return int(value.shape[0])
+    return 0
+
+
+__all__ = ["GradState", "ParameterStat", "Recorder"]

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+"""What happened between two optimizer steps, and how such segments merge into one step.
+
+A loop with one optimizer makes one segment per step. A loop with several (GAN, actor and critic)
+makes one per optimizer; they form one step when the user records one loss for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from neuraldbg.schema.facts import ActivationStat, GradState, LedgerFacts, Observation, ParameterStat
+
+
+@dataclass(slots=True)
+class Segment:
+    """Mutable notes of one segment; the arrays are filled when it closes."""
+
+    forwards: int = 0
+    eval_forwards: int = 0
+    backwards: int = 0
+    steps: int = 0
+    skipped: int = 0
+    clips: int = 0
+    clip_max_norm: float = math.nan
+    clip_total_norm: float = math.nan
+    is_cleared: bool = True
+    is_cleared_before_step: bool = False
+    is_clipped_after_step: bool = False
+    is_clipped_scaled: bool = False
+    eval_mode_forwards: int = 0
+    train_mode_eval_forwards: int = 0
+    loss_scale: float = math.nan
+    batch_size: int = 0
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    backward_losses: list[float] = field(default_factory=list)
+    stepped: set[int] = field(default_factory=set)
+    """`id()` of the optimizers that stepped."""
+    observations: list[Observation] = field(default_factory=list)
+    is_sampled: bool = True
+    activation: np.ndarray | None = None
+    parameter: np.ndarray | None = None
+    inputs: np.ndarray | None = None
+    optimizer: np.ndarray | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether an optimizer stepped, or a scaler skipped its step."""
+        return bool(self.steps or self.skipped)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing worth a record happened."""
+        active = self.forwards or self.backwards or self.steps or self.skipped
+        return not (active or self.losses or self.observations or self.metrics)
+
+    def ledger(self) -> LedgerFacts:
+        """Freeze the counts and flags."""
+        return LedgerFacts(**{f.name: getattr(self, f.name) for f in fields(LedgerFacts)})
+
+    def loss_values(self) -> dict[str, float]:
+        """Mean of each recorded loss; that given to `backward` where none was recorded."""
+        if self.losses:
+            return {name: _mean(values) for name, values in self.losses.items()}
+        return {"backward": _mean(self.backward_losses)} if self.backward_losses else {}
+
+
+_SUMS = (
+    "forwards", "eval_forwards", "backwards", "steps", "skipped", "clips",
+    "eval_mode_forwards", "train_mode_eval_forwards",
+)  # fmt: skip
+_FLAGS = ("is_cleared_before_step", "is_clipped_after_step", "is_clipped_scaled")
+
+
+def merge(segments: Iterable[Segment]) -> Segment:
+    """Join the segments of one step; later figures win where both measured."""
+    first, *rest = segments
+    for other in rest:
+        for name in _SUMS:
+            setattr(first, name, getattr(first, name) + getattr(other, name))
+        for name in _FLAGS:
+            setattr(first, name, getattr(first, name) or getattr(other, name))
+        first.is_cleared = first.is_cleared and other.is_cleared
+        first.batch_size = max(first.batch_size, other.batch_size)
+        for name in ("clip_max_norm", "clip_total_norm", "loss_scale"):
+            if not math.isnan(getattr(other, name)):
+                setattr(first, name, getattr(other, name))
+        for name, values in other.losses.items():
+            first.losses.setdefault(name, []).extend(values)
+        first.metrics.update(other.metrics)
+        first.backward_losses += other.backward_losses
+        first.stepped |= other.stepped
+        first.observations += other.observations
+        first.is_sampled = first.is_sampled and other.is_sampled
+        first.activation = _join_activation(first.activation, other.activation)
+        first.parameter = _join_parameter(first.parameter, other.parameter)
+        first.inputs = _join(first.inputs, other.inputs)
+        first.optimizer = _join(first.optimizer, other.optimizer)
+    return first
+
+
+def _join(old: np.ndarray | None, new: np.ndarray | None) -> np.ndarray | None:
+    if old is None or new is None:
+        return old if new is None else new
+    rows = max(len(old), len(new))
+    merged = np.full((rows, new.shape[1]), np.nan, dtype=np.float32)
+    merged[: len(old)] = old
+    ours = merged[: len(new)]
+    ours[~np.isnan(new)] = new[~np.isnan(new)]
+    return merged
+
+
+def _join_activation(old: np.ndarray | None, new: np.ndarray | None) -> np.ndarray | None:
+    if old is None or new is None:
+        return old if new is None else new
+    merged = np.where(np.isnan(new) & (new[:, :1] == 0), old, new)
+    merged[:, ActivationStat.CALLS] = old[:, ActivationStat.CALLS] + new[:, ActivationStat.CALLS]
+    return merged.astype(np.float32)
+
+
+def _join_parameter(old: np.ndarray | None, new: np.ndarray | None) -> np.ndarray | None:
+    if old is None or new is None:
+        return old if new is None else new
+    idle = new[:, ParameterStat.GRAD_STATE] == GradState.NOT_STEPPED
+    return np.where(idle[:, None], old, new).astype(np.float32)
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else sum(values)

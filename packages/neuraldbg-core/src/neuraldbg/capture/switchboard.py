@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""The few torch functions that must be seen from outside, replaced while a session is open.
+
+One set of replacements serves every open session and goes when the last one closes, in any order
+of closing. Each replacement calls the original with the same arguments and returns its result; a
+listener that fails never reaches the user's code.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch.nn.utils import clip_grad
+from torch.optim import optimizer as optimizer_module
+
+from neuraldbg.capture.taps import in_backward
+
+
+class Listener(Protocol):
+    """What a session hears. All calls come on the thread that trains."""
+
+    thread: int
+
+    def backward_began(self, losses: Sequence[torch.Tensor]) -> None:
+        """`torch.autograd.backward` was called; the graph is still alive."""
+
+    def backward_ended(self) -> None:
+        """It returned normally; gradients are accumulated."""
+
+    def clip_began(self, gradients: Sequence[torch.Tensor]) -> None:
+        """A clipping call is about to compute the total norm of these gradients."""
+
+    def clip_measured(self, total: Any) -> None:  # noqa: ANN401
+        """It computed that total norm, before clipping."""
+
+    def clip_limited(self, max_norm: float) -> None:
+        """It is about to scale the gradients down to this norm."""
+
+    def step_began(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to use its gradients (inside the closure where there is one)."""
+
+    def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        """It has moved the weights."""
+
+    def scaler_called(self, what: str, scaler: Any, optimizer: Any) -> None:  # noqa: ANN401
+        """A gradient scaler's `scale`, `unscale_`, `step` (before, after) or `update` was called."""
+
+
+class Switchboard:
+    """Owns the replacements and the open sessions."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._undo: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._depth = threading.local()
+
+    def join(self, listener: Listener) -> None:
+        """Let a session hear; the first one installs the replacements."""
+        with self._lock:
+            self._listeners = [*self._listeners, listener]
+            if len(self._listeners) == 1:
+                self._install()
+
+    def leave(self, listener: Listener) -> None:
+        """Stop hearing; the last one restores the originals."""
+        with self._lock:
+            before = len(self._listeners)
+            self._listeners = [one for one in self._listeners if one is not listener]
+            if before and not self._listeners:
+                while self._undo:
+                    self._undo.pop()()
+
+    def tell(self, call: str, *args: Any) -> None:  # noqa: ANN401
+        """Call one method on every session of this thread."""
+        here = threading.get_ident()
+        for listener in self._listeners:
+            if listener.thread == here:
+                getattr(listener, call)(*args)
+
+    def _install(self) -> None:
+        self._replace(torch.autograd, "backward", self._backward)
+        for name, make in (
+            ("_get_total_norm", self._total_norm),
+            ("_clip_grads_with_norm_", self._clip),
+        ):
+            if hasattr(clip_grad, name):
+                self._replace(clip_grad, name, make)
+        for name in ("scale", "unscale_", "step", "update"):
+            self._replace(torch.amp.GradScaler, name, functools.partial(self._scaler, name))
+        pre = optimizer_module.register_optimizer_step_pre_hook(self._step_began)
+        post = optimizer_module.register_optimizer_step_post_hook(self._step_ended)
+        self._undo += [pre.remove, post.remove]
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
+        original = getattr(owner, name)
+        replacement = make(original)
+        setattr(owner, name, replacement)
+
+        def undo() -> None:
+            if getattr(owner, name) is replacement:  # somebody else wrapped ours: leave theirs
+                setattr(owner, name, original)
+
+        self._undo.append(undo)
+
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if in_backward() or not self._listeners:
+                return original(tensors, *args, **kwargs)
+            losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+            self.tell("backward_began", losses)
+            result = original(tensors, *args, **kwargs)
+            self.tell("backward_ended")
+            return result
+
+        return backward
+
+    def _total_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def total_norm(tensors: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            gradients = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+            self.tell("clip_began", gradients)
+            result = original(gradients, *args, **kwargs)
+            self.tell("clip_measured", result)
+            return result
+
+        return total_norm
+
+    def _clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            self.tell("clip_limited", float(max_norm))
+            return original(parameters, max_norm, *args, **kwargs)
+
+        return clip
+
+    def _scaler(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(scaler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            subject = args[0] if args else None
+            self.tell("scaler_called", name, scaler, subject)
+            result = original(scaler, *args, **kwargs)
+            if name == "step":
+                self.tell("scaler_called", "stepped", scaler, subject)
+            return result
+
+        return call
+
+    def _step_began(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        closure = kwargs.get("closure") or next((a for a in args[1:] if callable(a)), None)
+        if closure is None:
+            self.tell("step_began", optimizer)
+            return None
+
+        @functools.wraps(closure)
+        def watched() -> Any:  # noqa: ANN401
+            result = closure()
+            self.tell("step_began", optimizer)
+            return result
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": watched}
+        return tuple(watched if a is closure else a for a in args), kwargs
+
+    def _step_ended(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.tell("step_ended", optimizer)
+
+
+SWITCHBOARD = Switchboard()
+"""The one switchboard of the process: torch's names are process-wide, so this is too."""

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: MIT
+"""Sampling hooks: each watched module writes into its own row of one preallocated board.
+
+A hook writes sum, L2, minimum and maximum of the whole output (about three copies' worth of time)
+and a small fixed sample. Nothing is read back to the host here; `statistics.Reducer` does that
+once per step. One path serves eager and compiled code: the measuring is one library operator with
+`out=` writes, so a compiled graph holds it without a break.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from neuraldbg.capture import sample
+from neuraldbg.capture.layers import WatchedLayer
+from neuraldbg.schema.run import LayerRole
+
+SUM, NORM, MIN, MAX, SIZE, INPUT_NORM, INPUT_SIZE = range(7)
+"""Columns of the board's whole-tensor figures."""
+_COLUMNS = 7
+
+PRE_ACTIVATION = frozenset({"gelu", "silu", "mish", "hardswish", "elu", "selu", "prelu", "leaky_relu"})
+"""Activations whose output does not tell where their derivative is small: their input is sampled."""
+
+_library = torch.library.Library("neuraldbg", "DEF")
+_library.define(
+    "tap(Tensor t, Tensor(a!) row, Tensor(b!) sample, int unit_dim) -> ()",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
+def _measure(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, unit_dim: int) -> None:
+    """Write sum, L2, min, max and element count of `t` into `row`, its sample into `out`."""
+    size = t.numel()
+    if size == 0:
+        return
+    dims = tuple(range(t.dim()))
+    if t.dtype is torch.float32:
+        torch.aminmax(t, out=(row[MIN], row[MAX]))
+        torch.sum(t, dim=dims, out=row[SUM])
+        torch.linalg.vector_norm(t, out=row[NORM])
+    else:
+        low, high = torch.aminmax(t)
+        row[MIN].copy_(low)
+        row[MAX].copy_(high)
+        row[SUM].copy_(torch.sum(t, dim=dims, dtype=torch.float32))
+        row[NORM].copy_(torch.linalg.vector_norm(t.float() if t.dtype is torch.float64 else t, dtype=torch.float32))
+    row[SIZE].fill_(size)
+    if t.dim() == 0:
+        return
+    chosen = sample.plan(tuple(t.shape), tuple(t.stride()), unit_dim)
+    view = out[: chosen.rows, : chosen.units]
+    source = sample.take(t, chosen)
+    view.copy_(source if source.dim() == 2 else source.reshape(chosen.rows, chosen.units))
+
+
+_library.impl("tap", _measure, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("neuraldbg::tap")
+def _(t: torch.Tensor, row: torch.Tensor, sample: torch.Tensor, unit_dim: int) -> None:  # noqa: ARG001
+    return None
+
+
+def first_tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any user output
+    """Return the first floating-point tensor inside a module's output, or None."""
+    if isinstance(value, torch.Tensor):
+        return value if value.is_floating_point() else None
+    if isinstance(value, tuple | list):
+        for item in value:
+            found = first_tensor(item)
+            if found is not None:
+                return found
+        return None
+    return next(iter(tensors_in(value)), None)
+
+
+def tensors_in(value: Any, limit: int = 16) -> list[torch.Tensor]:  # noqa: ANN401
+    """Return the floating-point tensors inside any nest of containers, dataclasses included."""
+    found: list[torch.Tensor] = []
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.is_floating_point():
+                found.append(leaf)
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            fields = [getattr(leaf, f.name, None) for f in dataclasses.fields(leaf)]
+            found += tensors_in(fields, limit - len(found))
+        if len(found) >= limit:
+            break
+    return found
+
+
+def in_backward() -> bool:
+    """Whether autograd is running now: a forward seen then is a recomputation, not a forward."""
+    return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - no public signal exists
+
+
+class Board:
+    """Preallocated rows for every tapped layer of one device.
+
+    Attributes:
+        figures: `[L, 7]` float32 whole-tensor figures (SUM ... INPUT_SIZE).
+        samples: `[L, ROWS, UNITS]` float32; unused places keep NaN.
+        calls: training forwards per layer since the last clear.
+        detached: layers that ran without gradients inside a training forward.
+        order: tapped layers in the order of their first execution.
+        is_on: whether taps measure at all (one Python bool: at most two compiled graphs).
+    """
+
+    def __init__(self, layers: int, device: torch.device) -> None:
+        self.figures = torch.full((layers, _COLUMNS), float("nan"), device=device)
+        self.samples = torch.full((layers, sample.ROWS, sample.UNITS), float("nan"), device=device)
+        self.calls = [0] * layers
+        self.touched = False
+        self.is_on = True
+        self.is_recording_nodes = True
+        self.is_in_forward = False
+        self.nodes: dict[int, list[Any]] = {}
+        self.detached: set[int] = set()
+        self.order: dict[int, None] = {}
+        self.conv_shapes: set[tuple[int, ...]] = set()
+        self.seconds = 0.0
+        self.thread = threading.get_ident()
+        self.on_activity: Any = None
+        self.is_awaiting = False
+
+    def clear(self) -> None:
+        """Start a new step: forget counts (figures are overwritten by the next forward)."""
+        self.calls = [0] * len(self.calls)
+        self.touched = False
+        self.nodes = {}
+        self.detached = set()
+        self.seconds = 0.0
+
+
+class _Inert:
+    """What a tap becomes in a copied or unpickled model: a hook that does nothing."""
+
+    def __call__(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
+        return None
+
+
+class Tap:
+    """The forward hook of one layer. Copies and pickles as a hook that does nothing."""
+
+    def __init__(self, board: Board, index: int, layer: WatchedLayer) -> None:
+        self.board = board
+        self.index = index
+        self.module = layer.module
+        self.row = board.figures[index]
+        self.sample = board.samples[index]
+        self.role = layer.info.role
+        self.is_inplace = bool(getattr(layer.module(), "inplace", False))
+        self.takes_input = layer.info.activation in PRE_ACTIVATION
+        self.layout: tuple[int, ...] | None = None
+        self.unit_dim = -1
+        self.extent = (0, 0)
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ANN401
+        board = self.board
+        if torch.compiler.is_compiling():
+            self._compiled(output)
+            return
+        if not torch.is_grad_enabled():
+            if board.is_recording_nodes and board.is_in_forward:
+                board.detached.add(self.index)
+            return
+        if threading.get_ident() != board.thread or in_backward() or module is not self.module():
+            return
+        if board.is_awaiting:
+            board.on_activity()
+        board.touched = True
+        board.calls[self.index] += 1
+        if board.is_recording_nodes:
+            board.order.setdefault(self.index)
+        if not (board.is_on or board.is_recording_nodes):
+            return
+        start = perf_counter()
+        try:
+            self._eager(args, output)
+        except Exception:  # noqa: BLE001 - a tensor that no reducer takes is no reason to fail
+            self.row[SIZE].fill_(float("nan"))
+        board.seconds += perf_counter() - start
+
+    def _eager(self, args: Any, output: Any) -> None:  # noqa: ANN401
+        tensor = first_tensor(output)
+        if tensor is None or tensor.layout is not torch.strided:
+            return
+        board = self.board
+        if board.is_recording_nodes and tensor.grad_fn is not None:
+            board.nodes.setdefault(self.index, []).append(tensor.grad_fn)
+        if not board.is_on or torch._C._functorch.peek_interpreter_stack() is not None:  # noqa: SLF001
+            return
+        source = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        t = _local(tensor.detach())
+        if t.is_complex() or t.device != self.row.device:
+            return
+        unit_dim = self._unit_dim(t)
+        self._renew(t, unit_dim)
+        if self.takes_input and source is not None and source is not tensor:
+            _measure(t, self.row, self.sample, unit_dim)
+            before = _local(source.detach())
+            if before.shape == t.shape and not self.is_inplace:
+                chosen = sample.plan(tuple(before.shape), tuple(before.stride()), unit_dim)
+                view = self.sample[: chosen.rows, : chosen.units]
+                view.copy_(sample.take(before, chosen).reshape(chosen.rows, chosen.units))
+            return
+        _measure(t, self.row, self.sample, unit_dim)
+        if source is not None and source.is_floating_point() and board.is_recording_nodes:
+            before = _local(source.detach())
+            self.row[INPUT_NORM].copy_(torch.linalg.vector_norm(before.float()))
+            self.row[INPUT_SIZE].fill_(before.numel())
+
+    def _renew(self, t: torch.Tensor, unit_dim: int) -> None:
+        """Blank the sample where its extent changes, so that no row of an earlier step stays."""
+        if t.dim() == 0 or t.numel() == 0:
+            return
+        chosen = sample.plan(tuple(t.shape), tuple(t.stride()), unit_dim)
+        if (chosen.rows, chosen.units) != self.extent:
+            self.extent = (chosen.rows, chosen.units)
+            self.sample.fill_(float("nan"))
+
+    def _unit_dim(self, t: torch.Tensor) -> int:
+        layout = tuple(t.shape[1:])
+        if layout == self.layout:
+            return self.unit_dim
+        if t.dim() <= 2:
+            dim = -1
+        elif self.role is LayerRole.CONVOLUTION:
+            dim = 1
+            self.board.conv_shapes.add(layout)
+        elif self.role in {LayerRole.LINEAR, LayerRole.RECURRENT, LayerRole.ATTENTION, LayerRole.EMBEDDING}:
+            dim = -1
+        else:
+            dim = 1 if t.dim() >= 4 or layout in self.board.conv_shapes else -1
+        self.layout, self.unit_dim = layout, dim
+        return dim
+
+    def _compiled(self, output: Any) -> None:  # noqa: ANN401
+        tensor = first_tensor(output)
+        if tensor is not None and self.board.is_on:
+            dim = 1 if self.role is LayerRole.CONVOLUTION or tensor.dim() >= 4 else -1
+            torch.ops.neuraldbg.tap(tensor.detach(), self.row, self.sample, dim)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Inert:
+        return _Inert()
+
+    def __reduce__(self) -> tuple[type[_Inert], tuple[()]]:
+        return (_Inert, ())
+
+
+def _local(t: torch.Tensor) -> torch.Tensor:
+    return t.to_local() if hasattr(t, "to_local") else t
+
+
+class Outputs:
+    """The autograd nodes of every module's outputs, containers included, in the order of ending.
+
+    Hooks are on the modules only for the steps that are audited.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, list[Any]] = {}
+        self._handles: list[Any] = []
+
+    def attach(self, modules: list[tuple[str, weakref.ref[nn.Module]]]) -> None:
+        """Hook the given modules until `detach`; nothing where they are hooked already."""
+        if self._handles:
+            return
+        for path, reference in modules:
+            module = reference()
+            if module is not None and not isinstance(module, torch.jit.ScriptModule):
+                self._handles.append(module.register_forward_hook(_OutputHook(self, path)))
+
+    def clear(self) -> None:
+        """Forget the nodes of the last step."""
+        self.nodes = {}
+
+    def detach(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.clear()
+
+
+class _OutputHook:
+    def __init__(self, outputs: Outputs, path: str) -> None:
+        self.outputs, self.path = outputs, path
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ANN401
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled() or in_backward():
+            return
+        for tensor in tensors_in(output, limit=4):
+            if tensor.grad_fn is not None:
+                self.outputs.nodes.setdefault(self.path, []).append(tensor.grad_fn)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Inert:
+        return _Inert()
+
+    def __reduce__(self) -> tuple[type[_Inert], tuple[()]]:
+        return (_Inert, ())

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: MIT
+"""Faults of wiring that the module tree, the optimizers and the gradients' facts give away.
+
+Each check states facts; whether they are a fault of this run is for the detectors and the
+reasoner. Every check runs on a few early steps and at the end, never in between.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from neuraldbg.capture.gradients import OwnedParameters
+from neuraldbg.capture.layers import Survey
+from neuraldbg.schema.facts import GradState, Observation, ParameterStat
+from neuraldbg.settings import Settings
+
+EARLY = (3, 8, 32)
+"""Ordinals at which the early checks run. Heuristic: optimizers that step every other iteration
+have shown themselves by then; identical rows that survive so many updates stay identical."""
+ABSENT_STEPS = 3
+"""Consecutive steps without a gradient before it counts as absent."""
+_ROWS = 16
+
+
+class Wiring:
+    """Looks at what the training loop was given."""
+
+    def __init__(self, models: Mapping[str, nn.Module], survey: Survey, settings: Settings) -> None:
+        self.models, self.survey, self.settings = models, survey, settings
+        self._mode_dependent: weakref.WeakKeyDictionary[nn.Module, bool] = (
+            weakref.WeakKeyDictionary()
+        )
+        count = len(survey.parameters)
+        self._absent = np.zeros(count, dtype=int)
+        self._ever_present = np.zeros(count, dtype=bool)
+        self._ever_owned = np.zeros(count, dtype=bool)
+        self._identical = self._identical_rows()
+        self._hidden = list(hidden_parameters(models))
+        self._said: set[tuple[str, str | None]] = set()
+        self._foreign: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._optimizers: list[tuple[weakref.ref[torch.optim.Optimizer], list[torch.Tensor]]] = []
+        self._steps = 0
+
+    def is_mode_dependent(self, module: nn.Module) -> bool:
+        """Whether train and eval mode differ: dropout with p > 0, or running statistics."""
+        known = self._mode_dependent.get(module)
+        if known is None:
+            known = any(_depends_on_mode(m) for m in module.modules())
+            self._mode_dependent[module] = known
+        return known
+
+    def note_foreign(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer without a single watched parameter stepped."""
+        if not any(ref() is optimizer for ref in self._foreign):
+            self._foreign.append(weakref.ref(optimizer))
+
+    def optimizer_appeared(
+        self, optimizer: torch.optim.Optimizer, owned: OwnedParameters, label: int, ordinal: int
+    ) -> list[Observation]:
+        """A new optimizer steps for the first time; says so where it replaces one in mid-run."""
+        rows = set(owned.rows)
+        replaced = any(
+            old() is not optimizer and rows & {self._row(t) for t in tensors}
+            for old, tensors in self._optimizers
+        )
+        self._optimizers.append((weakref.ref(optimizer), list(owned.tensors)))
+        if not (replaced and ordinal > 0):
+            return []
+        return [Observation("fresh_moments", label, words={"optimizer": type(optimizer).__name__})]
+
+    def _row(self, tensor: torch.Tensor) -> int:
+        return next((i for i, t in enumerate(self.survey.tensors) if t is tensor), -1)
+
+    def inspect(self, label: int, ordinal: int, values: np.ndarray | None) -> list[Observation]:
+        """Look at a closed step.
+
+        Args:
+            label: the step's label.
+            ordinal: its place in the run, from 0.
+            values: `[P, len(ParameterStat)]` of the step.
+        """
+        if values is None:
+            return []
+        state = values[:, ParameterStat.GRAD_STATE]
+        stepped = state != GradState.NOT_STEPPED
+        if stepped.any():
+            self._steps += 1
+            self._ever_owned |= stepped
+            self._absent = np.where(state == GradState.NONE, self._absent + 1, 0)
+            self._ever_present |= stepped & (state != GradState.NONE)
+        if ordinal not in EARLY:
+            return []
+        found = [*self._frozen(label), *self._gradient_absent(label), *self._unregistered(label)]
+        if ordinal >= EARLY[1]:
+            found += [*self._same_rows(label), *self._zero_factors(label, values)]
+        if ordinal >= EARLY[2]:
+            found += [*self._left_out(label), *self._stale(label)]
+        return self._new(found)
+
+    def finish(self, label: int, ordinal: int) -> list[Observation]:
+        """The last look, at the end of the run."""
+        if self._steps == 0 and ordinal < ABSENT_STEPS:
+            return []
+        found = [*self._left_out(label), *self._stale(label), *self._gradient_absent(label)]
+        found += self._same_rows(label) if ordinal >= EARLY[1] else []
+        return self._new(found)
+
+    def _new(self, found: Sequence[Observation]) -> list[Observation]:
+        fresh = [o for o in found if (o.kind, o.layer) not in self._said]
+        self._said |= {(o.kind, o.layer) for o in fresh}
+        return fresh
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def _unregistered(self, label: int) -> Iterator[Observation]:
+        """Modules kept in plain containers whose parameters got a gradient and no optimizer."""
+        owned = {id(t) for _, tensors in self._optimizers for t in tensors}
+        owned |= {
+            id(p)
+            for ref, _ in self._optimizers
+            if (optimizer := ref()) is not None
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
+        groups: dict[str, list[nn.Parameter]] = {}
+        for path, parameter in self._hidden:
+            if parameter.grad is not None and id(parameter) not in owned:
+                groups.setdefault(path, []).append(parameter)
+        for path, parameters in groups.items():
+            count = sum(p.numel() for p in parameters)
+            yield Observation(
+                "unregistered_module",
+                label,
+                layer=path,
+                figures={"parameters": float(len(parameters)), "elements": float(count)},
+                words={"cause": "unregistered_modules"},
+            )
+
+    def _left_out(self, label: int) -> Iterator[Observation]:
+        """Trainable parameters that get gradients and that no optimizer has ever stepped."""
+        if not self._ever_owned.any():
+            return
+        layers: dict[str, list[str]] = {}
+        for row, (info, tensor) in enumerate(
+            zip(self.survey.parameters, self.survey.tensors, strict=True)
+        ):
+            if self._ever_owned[row] or not tensor.requires_grad or info.is_declared_frozen:
+                continue
+            if self._is_owned_by_any(tensor):
+                continue
+            layers.setdefault(info.layer, []).append(info.name)
+        for layer, names in layers.items():
+            yield Observation(
+                "parameter_not_in_optimizer",
+                label,
+                layer=layer,
+                figures={"parameters": float(len(names)), "has_gradient": float(self._has_gradient(names))},
+                words={"cause": "parameters_not_in_optimizer", "names": ", ".join(names[:4])},
+            )
+
+    def _has_gradient(self, names: list[str]) -> bool:
+        return any(
+            tensor.grad is not None
+            for info, tensor in zip(self.survey.parameters, self.survey.tensors, strict=True)
+            if info.name in names
+        )
+
+    def _is_owned_by_any(self, tensor: torch.Tensor) -> bool:
+        return any(
+            p is tensor
+            for ref, _ in self._optimizers
+            if (optimizer := ref()) is not None
+            for group in optimizer.param_groups
+            for p in group["params"]
+        )
+
+    def _stale(self, label: int) -> Iterator[Observation]:
+        """Optimizers that hold tensors which get no gradient and belong to no watched model."""
+        ours = {id(t) for t in self.survey.tensors}
+        shapes = [tuple(t.shape) for t in self.survey.tensors]
+        candidates = [ref for ref, _ in self._optimizers]
+        candidates += self._foreign if not self._ever_owned.any() else []
+        for ref in candidates:
+            optimizer = ref()
+            if optimizer is None:
+                continue
+            tensors = [p for g in optimizer.param_groups for p in g["params"]]
+            stale = [p for p in tensors if id(p) not in ours and p.grad is None and p.requires_grad]
+            if not stale:
+                continue
+            alike = sum(tuple(p.shape) in shapes for p in stale)
+            yield Observation(
+                "foreign_optimizer_parameters",
+                label,
+                figures={
+                    "stale": float(len(stale)),
+                    "same_shape": float(alike),
+                    "tensors": float(len(tensors)),
+                },
+                words={"cause": "stale_optimizer_parameters", "optimizer": type(optimizer).__name__},
+            )
+
+    def _frozen(self, label: int) -> Iterator[Observation]:
+        """Parameters that do not require gradients and were not declared frozen."""
+        frozen = [
+            info
+            for info, tensor in zip(self.survey.parameters, self.survey.tensors, strict=True)
+            if not tensor.requires_grad and not info.is_declared_frozen
+        ]
+        if not frozen or len(frozen) == len(self.survey.parameters):
+            return
+        total = sum(math.prod(p.shape) for p in self.survey.parameters)
+        share = sum(math.prod(p.shape) for p in frozen) / max(total, 1)
+        for layer in dict.fromkeys(info.layer for info in frozen):
+            yield Observation(
+                "frozen_parameters",
+                label,
+                layer=layer,
+                figures={"share": share, "layers": float(len({i.layer for i in frozen}))},
+                words={"cause": "frozen_parameters"},
+            )
+
+    def _gradient_absent(self, label: int) -> Iterator[Observation]:
+        """Layers whose parameters are stepped but never get a gradient."""
+        layers: dict[str, list[bool]] = {}
+        for row, info in enumerate(self.survey.parameters):
+            if self.survey.tensors[row].requires_grad:
+                never = bool(self._absent[row] >= ABSENT_STEPS and not self._ever_present[row])
+                layers.setdefault(info.layer, []).append(never)
+        for layer, flags in layers.items():
+            if flags and all(flags):
+                yield Observation("gradient_absent", label, layer=layer)
+
+    def _identical_rows(self) -> dict[str, nn.Module]:
+        return {
+            layer.info.path: module
+            for layer in self.survey.layers
+            if (module := layer.module()) is not None and _has_identical_rows(module)
+        }
+
+    def _same_rows(self, label: int) -> Iterator[Observation]:
+        """Layers whose rows were equal at the start and still are, though training moved on."""
+        for path, module in self._identical.items():
+            if _has_identical_rows(module):
+                weight = module.weight
+                is_zero = not bool(torch.count_nonzero(weight.detach()))  # type: ignore[arg-type]
+                yield Observation(
+                    "identical_rows",
+                    label,
+                    layer=path,
+                    figures={"rows": float(weight.shape[0]), "is_zero": float(is_zero)},  # type: ignore[index, union-attr]
+                    words={"cause": "symmetric_init"},
+                )
+
+    def _zero_factors(self, label: int, values: np.ndarray) -> Iterator[Observation]:
+        """Layers whose weight is all zero and whose gradient is exactly zero: two in series."""
+        blocked = [
+            info.layer
+            for row, (info, tensor) in enumerate(
+                zip(self.survey.parameters, self.survey.tensors, strict=True)
+            )
+            if values[row, ParameterStat.GRAD_STATE] == GradState.ZERO
+            and info.initial_rms == 0.0
+            and not bool(torch.count_nonzero(tensor.detach()))
+            and not (len(info.shape) == 1 and info.name.endswith("bias"))
+        ]
+        for layer in dict.fromkeys(blocked):
+            yield Observation(
+                "zero_factors",
+                label,
+                layer=layer,
+                figures={"layers": float(len(set(blocked)))},
+                words={"cause": "blocked_zero_init"},
+            )
+
+
+def _depends_on_mode(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.dropout._DropoutNd):  # noqa: SLF001 - base of all dropouts
+        return module.p > 0
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001
+        return module.track_running_stats
+    if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+        return float(module.dropout) > 0
+    return False
+
+
+def _has_identical_rows(module: nn.Module) -> bool:
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.dim() < 2 or weight.is_meta:
+        return False
+    if weight.shape[0] < 2 or not weight.requires_grad or hasattr(weight, "to_local"):
+        return False
+    rows = weight.detach()[:_ROWS]
+    return bool((rows[1:] == rows[:1]).all())
+
+
+def hidden_parameters(models: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
+    """Parameters of modules (or parameters) kept in plain lists, tuples or dicts of a module."""
+    for name, model in models.items():
+        registered = {id(p) for p in model.parameters()}
+        for path, module in model.named_modules():
+            base = ".".join(part for part in (name, path) if part)
+            for attribute, value in vars(module).items():
+                if attribute.startswith("_") and attribute in _MODULE_FIELDS:
+                    continue
+                for key, item in _items(value):
+                    full = ".".join(part for part in (base, attribute, key) if part)
+                    for parameter in _parameters_of(item):
+                        if id(parameter) not in registered and parameter.requires_grad:
+                            yield full, parameter
+
+
+_MODULE_FIELDS = frozenset(vars(nn.Module()))
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, list | tuple):
+        yield from ((str(i), item) for i, item in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((str(key), item) for key, item in value.items())
+
+
+def _parameters_of(item: object) -> Iterator[nn.Parameter]:
+    if isinstance(item, nn.Parameter):
+        yield item
+    elif isinstance(item, nn.Module):
+        yield from item.parameters()
+    elif isinstance(item, list | tuple):
+        for inner in item:
+            yield from _parameters_of(inner)

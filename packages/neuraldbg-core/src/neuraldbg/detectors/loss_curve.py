@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+"""The loss curve: spikes, divergence, oscillation and plateaus, on noisy losses."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from neuraldbg.baseline import MAD_TO_SIGMA, difference_noise, theil_sen
+from neuraldbg.schema.events import SemanticEvent
+from neuraldbg.schema.vocabulary import EventType, OptimizerHealth, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.schema.facts import StepFacts
+    from neuraldbg.schema.run import RunInfo
+    from neuraldbg.settings import Settings
+
+WINDOW = 48
+"""Steps that make the band a new loss is compared with."""
+WARM_UP = 6
+SPIKE_Z = 9.0
+"""Robust z of a single loss (OLMo-2's spike score uses 7 sd of 1,000 steps; ours has 48)."""
+SPIKE_RATIO = 1.5
+"""And at least this many times the median: a calm curve makes any z large."""
+SCALE_FLOOR = 0.03
+"""Smallest scale taken for real, as a share of the median loss."""
+DRIFT_ALARM = 24.0
+"""CUSUM of standardised losses, slack 1 sigma: 8 steps at 4 sigma, or 24 at 2."""
+REVIEW_EVERY = 64
+"""Steps between looks for plateaus and oscillation."""
+MOST_SPIKES = 4
+"""Spikes told apart; later ones raise the count of the last."""
+
+
+class LossCurve:
+    """Reports changes of the main loss against the band of its own recent past."""
+
+    name: ClassVar[str] = "loss_curve"
+    event_types: ClassVar[frozenset[EventType]] = frozenset({EventType.OPTIMIZER_INSTABILITY})
+
+    def __init__(self, run: RunInfo, settings: Settings) -> None:  # noqa: ARG002 - the contract
+        """Start a run."""
+        self._recent: list[float] = []
+        self._middle = self._scale = math.nan
+        self._cusum, self._drift_from, self._good = 0.0, -1, -1
+        self._review: list[tuple[int, float]] = []
+        self._stride = 1
+        self._seen = 0
+        self._spikes: list[SemanticEvent] = []
+        self._told: dict[str, SemanticEvent] = {}
+        self._in_spike = False
+
+    def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
+        """Judge this step's loss."""
+        loss = facts.loss
+        if not facts.losses:
+            return ()
+        if not math.isfinite(loss):
+            return self._state(
+                OptimizerHealth.DIVERGING, facts.step, facts.step, {"loss": loss}, Severity.CRITICAL
+            )
+        self._seen += 1
+        events = [*self._single(facts.step, loss)] if self._seen > WARM_UP else []
+        self._push(facts.step, loss)
+        if self._seen % REVIEW_EVERY == 0:
+            events += self._look_back()
+        return events
+
+    def on_finish(self) -> Iterable[SemanticEvent]:
+        """Look back once more, and bring counts up to date."""
+        return [*self._look_back(), *self._spikes[-1:]]
+
+    def _push(self, step: int, loss: float) -> None:
+        recent = self._recent
+        recent.append(loss)
+        if len(recent) > WINDOW:
+            del recent[0]
+        if self._seen <= 2 * WARM_UP or self._seen % 4 == 0:
+            ordered = sorted(recent)
+            self._middle = ordered[len(ordered) // 2]
+            ordered = sorted(abs(x - self._middle) for x in recent)
+            self._scale = MAD_TO_SIGMA * ordered[len(ordered) // 2]
+        if self._seen % self._stride == 0:
+            self._review.append((step, loss))
+            if len(self._review) >= 4 * REVIEW_EVERY:
+                self._review = self._review[1::2]
+                self._stride *= 2
+
+    def _single(self, step: int, loss: float) -> Iterable[SemanticEvent]:
+        scale = max(self._scale, SCALE_FLOOR * abs(self._middle), 1e-12)
+        z = (loss - self._middle) / scale
+        evidence: dict[str, float | str] = {
+            "loss": loss,
+            "median_loss": self._middle,
+            "robust_z": z,
+        }
+        if self._cusum <= 0:
+            self._drift_from, self._good = step, step - 1
+        self._cusum = max(0.0, self._cusum + min(max(z, -4.0), 4.0) - 1.0)
+        is_spike = z > SPIKE_Z and loss - self._middle > (SPIKE_RATIO - 1) * abs(self._middle)
+        if self._cusum > DRIFT_ALARM:
+            self._cusum = 0.0
+            yield from self._state(
+                OptimizerHealth.DIVERGING, self._drift_from, step, evidence, Severity.WARNING
+            )
+        if is_spike and not self._in_spike:
+            yield self._spike(step, evidence)
+        self._in_spike = is_spike
+
+    def _spike(self, step: int, evidence: dict[str, float | str]) -> SemanticEvent:
+        if len(self._spikes) >= MOST_SPIKES:
+            last = self._spikes[-1]
+            event = last.model_copy(update={"count": last.count + 1, "last_step": step})
+            self._spikes[-1] = event
+            return event
+        event = self._event(OptimizerHealth.LOSS_SPIKE, step, step, evidence, Severity.WARNING)
+        self._spikes.append(event)
+        return event
+
+    def _state(
+        self,
+        state: OptimizerHealth,
+        first: int,
+        now: int,
+        evidence: dict[str, float | str],
+        severity: Severity,
+    ) -> list[SemanticEvent]:
+        """Tell a lasting state once; tell it again when its count doubles."""
+        known = self._told.get(state)
+        if known is None:
+            event = self._told[state] = self._event(state, first, now, evidence, severity)
+            return [event]
+        event = self._told[state] = known.model_copy(
+            update={"count": known.count + 1, "last_step": now}
+        )
+        return [event] if event.count & (event.count - 1) == 0 else []
+
+    def _event(
+        self,
+        state: OptimizerHealth,
+        first: int,
+        now: int,
+        evidence: dict[str, float | str],
+        severity: Severity,
+    ) -> SemanticEvent:
+        return SemanticEvent(
+            event_type=EventType.OPTIMIZER_INSTABILITY,
+            step=first,
+            step_range=(max(first - 1, 0), first),
+            from_state=OptimizerHealth.STABLE.value,
+            to_state=state.value,
+            severity=severity,
+            confidence=0.7,
+            evidence=evidence,
+            last_step=now,
+            detector=self.name,
+        )
+
+    def _look_back(self) -> Iterable[SemanticEvent]:
+        """Judge the last half of the run so far: no progress, or a swing from step to step."""
+        half = self._review[len(self._review) // 2 :]
+        if len(half) < REVIEW_EVERY // 2:
+            return
+        steps = np.array([step for step, _ in half], dtype=np.float64)
+        losses = np.array([loss for _, loss in half])
+        noise = difference_noise(losses)
+        slope, _ = theil_sen(steps, losses)
+        gain = -slope * (steps[-1] - steps[0])
+        evidence: dict[str, float | str] = {"gain": gain, "noise": noise, "steps": float(len(half))}
+        level = abs(float(np.median(losses)))
+        if gain < max(2 * noise / math.sqrt(len(half)), 0.01 * level):
+            yield from self._state(
+                OptimizerHealth.LOSS_PLATEAU, int(steps[0]), int(steps[-1]), evidence, Severity.INFO
+            )
+        swing = oscillation(losses)
+        if swing > OSCILLATION and noise > 0.2 * level:
+            evidence = {"oscillation": swing, "noise": noise, "level": level}
+            yield from self._state(
+                OptimizerHealth.LOSS_SPIKE, int(steps[0]), int(steps[-1]), evidence, Severity.WARNING
+            )
+
+
+OSCILLATION = 0.8
+"""Share of direction changes from step to step. White noise changes direction at 2 steps in 3; an
+overshooting optimizer at nearly every one."""
+
+
+def oscillation(values: np.ndarray) -> float:
+    """Return the share of steps at which a series changes direction, `[T]` -> 0..1.
+
+    Example:
+        >>> oscillation(np.array([0.0, 1.0, 0.0, 1.0, 0.0]))
+        1.0
+    """
+    moves = np.sign(np.diff(values))
+    moves = moves[moves != 0]
+    if len(moves) < 2:
+        return 0.0
+    return float(np.mean(moves[1:] != moves[:-1]))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Vanishing gradient: a layer's gradient norm stays below the threshold, or never exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from neuraldbg.detectors.gradients import LayerGradients
+from neuraldbg.detectors.transitions import Kind, Transitions
+from neuraldbg.schema.vocabulary import EventType, GradientHealth, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.schema.events import SemanticEvent
+    from neuraldbg.schema.facts import StepFacts
+    from neuraldbg.schema.run import RunInfo
+    from neuraldbg.settings import Settings
+
+RELATIVE_WARNING = 1e-3
+"""A vanished layer is a warning where the strongest layer's gradient is this much larger: first to
+last ratio of AutoTrainer (ICSE 2021). Where all layers are small together the run may be done."""
+
+
+class VanishingGradient:
+    """Reports layers whose gradient norm fell below `threshold_vanishing`, or is absent.
+
+    The state is absolute and says nothing about blame: a converged run's gradients vanish too.
+    """
+
+    name: ClassVar[str] = "vanishing_gradient"
+    event_types: ClassVar[frozenset[EventType]] = frozenset({EventType.GRADIENT_HEALTH_TRANSITION})
+
+    def __init__(self, run: RunInfo, settings: Settings) -> None:
+        """Start a run."""
+        self._threshold = settings.threshold_vanishing
+        self._gradients = LayerGradients(run)
+        names = self._gradients.names
+        kind = EventType.GRADIENT_HEALTH_TRANSITION, GradientHealth.HEALTHY.value
+        self._small = Transitions(Kind(self.name, *kind, GradientHealth.VANISHING.value), names)
+        self._absent = Transitions(Kind(self.name, *kind, GradientHealth.ABSENT.value), names)
+
+    def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
+        """Classify every layer's gradient of this step."""
+        norm, missing = self._gradients.measure(facts)
+        if not len(norm):
+            return ()
+        known = ~np.isnan(norm)
+        absent = missing >= self._gradients.owned
+        small = (norm < self._threshold) & ~absent
+        if not (small.any() or absent.any() or self._small.run.any() or self._absent.run.any()):
+            return ()
+        finite = norm[np.isfinite(norm)]
+        strongest = float(finite.max()) if len(finite) else float("nan")
+
+        def describe(row: int) -> tuple[dict[str, float | str], Severity, float]:
+            relative = norm[row] < RELATIVE_WARNING * strongest
+            evidence: dict[str, float | str] = {
+                "grad_norm": float(norm[row]),
+                "strongest_layer_grad_norm": strongest,
+                "threshold": self._threshold,
+            }
+            healthy = strongest > self._threshold and relative
+            return evidence, Severity.WARNING if healthy else Severity.INFO, 0.8 if healthy else 0.4
+
+        return [
+            *self._small.update(facts.step, small, known, describe),
+            *self._absent.update(facts.step, absent, known, describe),
+        ]
+
+    def on_finish(self) -> Iterable[SemanticEvent]:
+        """Bring counts up to date."""
+        return [*self._small.close(), *self._absent.close()]

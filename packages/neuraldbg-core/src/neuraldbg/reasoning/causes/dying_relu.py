@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""Dying ReLU: the units of a rectifying layer stop for good, and nothing flows back through it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.reasoning.cause import Assessment, link, named
+from neuraldbg.reasoning.symptoms import dead_layers
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Name the first layer, in time and data flow, whose units are dead where the run fails."""
+    if view.curve.learned or view.is_broken:
+        return None
+    dead = dead_layers(view, 0.9)
+    if not dead:
+        return None
+    first_row = min(d.row for d in dead)
+    early = {d.layer.path for d in dead if d.row <= first_row + 1}
+    path = view.flow.frontier(early)[0]
+    chosen = next(d for d in dead if d.layer.path == path)
+    step = view.label(chosen.row)
+    when = "from the start" if chosen.is_from_start else "and never came back"
+    return Assessment(
+        cause="dying_relu",
+        failure=FailureType.DEAD_NEURONS,
+        confidence=0.7 if chosen.share > 0.99 else 0.55,
+        description=(
+            f"Dead units in {named(path)} at step {step}: {100 * chosen.share:.0f} % of its "
+            f"{chosen.layer.activation} units give zero for every sample {when}, so no gradient "
+            "passes."
+        ),
+        layer=path,
+        onset=step,
+        onset_range=(max(step - 1, 0), step),
+        evidence=view.events(types=["activation_regime_shift"], state="dead"),
+        chain=(
+            link(path, step, "pre-activations are negative for every sample"),
+            link(path, step, "outputs and gradients are zero, so the weights cannot come back"),
+        ),
+        explains=frozenset(
+            {"unknown", "labels_unrelated_to_inputs", "lr_too_low", "deep_without_residual",
+             "embedding_collapse", "posterior_collapse", "oversmoothing"}
+        ),
+    )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""Input distribution shift: from one step on, and lasting, batches leave the band of all before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.inputs import departures
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for a lasting departure of the input that the loss followed."""
+    for departure in departures(view):
+        if not departure.is_lasting or departure.row < 5:
+            continue
+        step = view.label(departure.row)
+        harm = loss_harm(view, step)
+        if harm < 1.25 and not view.is_broken:
+            continue
+        name = view.run.inputs[departure.column].name
+        stat = departure.stat.name.lower()
+        kind = "drifted" if departure.is_drift else "shifted"
+        return Assessment(
+            cause="input_distribution_shift",
+            failure=FailureType.DATA_ANOMALY,
+            confidence=min(0.9, 0.65 + 0.1 * np.log10(max(abs(departure.z) / 8, 1)) + 0.1 * (harm > 2)),
+            description=(
+                f"Input distribution {kind} at step {step}: {stat} of input {name!r} went from "
+                f"{figure(departure.before)} to {figure(departure.after)} for good, and the loss "
+                f"rose to {figure(harm)} times its level."
+            ),
+            onset=step,
+            onset_range=(max(step - 1, 0), step),
+            evidence=view.events(types=["data_anomaly"]),
+            chain=(
+                link(None, step, f"{stat} of the input leaves the band of all earlier batches"),
+                link(None, step, "the model sees what it was not trained on, and the loss rises"),
+            ),
+            explains=frozenset(
+                {"lr_too_high", "missing_gradient_clipping", "unknown", "dying_relu",
+                 "stale_second_moment", "outlier_batch", "target_outlier"}
+            ),
+        )
+    return None
+
+
+def loss_harm(view: CaseView, step: int) -> float:
+    """Return the loss level after a step over the level before it; above 1 only beyond noise."""
+    curve = view.curve
+    index = int(np.searchsorted(curve.steps, step))
+    before, after = curve.level(index - 15, index), curve.level(index, index + 15)
+    if not np.isfinite(before) or not np.isfinite(after):
+        return 1.0
+    if after - before < 2 * curve.noise:
+        return 1.0
+    return float(after / abs(before)) if before else float("inf")

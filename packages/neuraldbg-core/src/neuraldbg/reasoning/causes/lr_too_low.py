@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""Learning rate too low: over the whole run the weights hardly moved, though gradients agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.view import quiet
+from neuraldbg.schema.facts import ParameterStat
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+SHORT_PATH = 0.05
+"""Sum over the run of update / weight RMS: the most that the weights can have moved, as a share of
+their size. Learning a task from scratch takes moves of order 1."""
+ENOUGH_STEPS = 30
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Add up how far the weights went."""
+    curve = view.curve
+    if not curve or len(view.steps) < ENOUGH_STEPS or curve.progress > 0.2 or view.is_broken:
+        return None
+    ratio = view.update_ratio
+    if not ratio.size:
+        return None
+    widths = np.asarray(view.trace.facts.widths, dtype=np.float64)[:, None]
+    path = np.nansum(ratio * widths, axis=0)
+    moved = path[np.isfinite(path) & (np.nanmax(ratio, axis=0, initial=0.0) > 0)]
+    if not len(moved):
+        return None
+    length = float(np.median(moved))
+    per_step = float(quiet(np.nanmedian, view.step_size))
+    if length > SHORT_PATH or per_step > 2e-4:
+        return None
+    gradient = float(quiet(np.nanmedian, view.gradient_total))
+    if not np.isfinite(gradient) or gradient < 1e-6:
+        return None
+    lr = view.lr
+    high, low = float(quiet(np.nanmax, lr)), float(quiet(np.nanmin, lr))
+    if low < 0.02 * high and np.nanargmin(lr) > np.nanargmax(lr):
+        return None
+    agree = float(quiet(np.nanmedian, view.parameter(ParameterStat.GRAD_COSINE)[:, view.matrix_rows]))
+    confidence = 0.6 + 0.2 * (length < SHORT_PATH / 3) + (0.1 if agree > 0.1 else 0.0)
+    return Assessment(
+        cause="lr_too_low",
+        failure=FailureType.OPTIMIZER_INSTABILITY,
+        confidence=confidence,
+        description=(
+            f"Learning rate too low from step {view.label(0)}: with lr {figure(high)} the weights "
+            f"moved by at most {100 * length:.2g} % of their size in {len(curve)} steps, so the "
+            f"loss stayed at {figure(curve.end)} (start {figure(curve.start)})."
+        ),
+        onset=view.label(0),
+        onset_range=(view.label(0), view.label(0)),
+        evidence=view.events(types=["optimizer_instability"], state="loss_plateau"),
+        chain=(
+            link(None, view.label(0), f"lr {figure(high)} makes steps of {per_step:.1e} of the weights"),
+            link(None, view.label(0), "the loss stands still although gradients are there"),
+        ),
+        explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),
+    )

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Missing gradient clipping: a rare, huge gradient of a recurrent or deep model wrecks the weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.baseline import median_mad
+from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.reasoning.symptoms import lasting_jump
+from neuraldbg.schema.facts import GradState, ParameterStat
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from neuraldbg.reasoning.view import CaseView
+
+JUMP = 20.0
+"""Gradient norm over its median: orders above, as causes.toml has it."""
+CALM = 12
+"""Steps of ordinary gradients before the jump: else the lr was wrong from the start."""
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for a gradient orders above its past, after which the loss is worse for good."""
+    curve = view.curve
+    if not curve or view.is_clipped or curve.is_signed or len(view.run.models) > 1:
+        return None
+    deep = len(view.flow.weighted) >= 10 or any(l.order >= 0 and _repeats(view, l.path) for l in view.flow.weighted)
+    if not (view.flow.recurrent or deep):
+        return None
+    row = _jump(view)
+    if row is None:
+        return None
+    index = int(np.searchsorted(curve.steps, view.label(row)))
+    stays = max(lasting_jump(view, index), lasting_jump(view, index + 1))
+    if not (stays > 1.5 or view.is_broken or curve.is_diverged):
+        return None
+    total = view.gradient_total
+    usual = float(np.nanmedian(total[max(0, row - 50) : row]))
+    layer = _layer(view, row)
+    step = view.label(row)
+    return Assessment(
+        cause="missing_gradient_clipping",
+        failure=FailureType.EXPLODING_GRADIENTS,
+        confidence=0.75 if view.flow.recurrent else 0.55,
+        description=(
+            f"Gradient explosion originated in {named(layer)} at step {step}: the gradient norm "
+            f"jumped from {figure(usual)} to {figure(float(total[row]))}, no clipping held it, and "
+            "the loss is worse from then on."
+        ),
+        layer=layer,
+        onset=step,
+        onset_range=(max(step - 1, 0), step),
+        evidence=view.events(types=["gradient_health_transition", "optimizer_instability"]),
+        chain=(
+            link(layer, step, "the gradient grows along the recurrence (or depth) and explodes"),
+            link(None, step, "one unclipped step throws the weights off"),
+        ),
+        explains=frozenset({"lr_too_high", "unknown", "dying_relu"}),
+    )
+
+
+def _repeats(view: CaseView, path: str) -> bool:
+    """Whether a layer runs several times within a step: a cell unrolled by hand."""
+    from neuraldbg.schema.facts import ActivationStat
+
+    calls = view.activation(ActivationStat.CALLS)[:, view.flow.row[path]]
+    return len(calls) > 0 and float(np.nanmedian(calls)) >= 4
+
+
+def _jump(view: CaseView) -> int | None:
+    total = view.gradient_total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(total)
+    for row in range(CALM, len(total)):
+        past = logs[max(0, row - 50) : row]
+        past = past[np.isfinite(past)]
+        if len(past) < CALM // 2 or not np.isfinite(total[row]):
+            continue
+        middle, scale = (float(x) for x in median_mad(past))
+        z = (logs[row] - middle) / max(scale, 0.3)
+        if z > 4 and logs[row] - middle > np.log(JUMP):
+            return row
+    return None
+
+
+def _layer(view: CaseView, row: int) -> str | None:
+    """The recurrent layer, else the layer whose gradient grew most."""
+    if view.flow.recurrent:
+        return view.flow.recurrent[0].path
+    grown: dict[str, float] = {}
+    for layer in view.flow.weighted:
+        rms = view.layer_gradient(layer.path)
+        usual = np.nanmedian(rms[max(0, row - 50) : row])
+        if np.isfinite(usual) and usual > 0 and np.isfinite(rms[row]):
+            grown[layer.path] = float(rms[row] / usual)
+    return max(grown, key=lambda p: grown[p]) if grown else None
+
+
+def broke_by_gradient(view: CaseView) -> NDArray[np.bool_]:
+    """Return `[T]`: whether any gradient was not finite."""
+    return (view.parameter(ParameterStat.GRAD_STATE) == GradState.NONFINITE).any(axis=1)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Births of NaN and Inf: the operation that made the first one, as the microscope found it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from neuraldbg.causes import UNKNOWN, vocabulary, words
+from neuraldbg.reasoning.cause import Assessment, link, named
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.facts import Observation
+
+KINDS = ("nonfinite_birth", "nonfinite_parameter", "nonfinite_unlocated")
+RUNAWAY = 100.0
+"""Growth of the loss before the birth from which the birth is the end of a divergence, not its
+cause: two orders of magnitude above where the run started."""
+SCALE_FREE = frozenset(
+    {"half_precision_overflow", "optimizer_eps_underflow", "noise_schedule_invalid"}
+)
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Name the first birth of a non-finite value that stayed or reached the loss."""
+    births = [note for kind in KINDS for note in view.observations.get(kind, [])]
+    if not births or not _is_harmful(view, births):
+        return None
+    first = min(births, key=lambda n: (n.step, KINDS.index(n.kind)))
+    cause = first.words.get("cause", UNKNOWN)
+    if cause not in vocabulary().causes:
+        cause = UNKNOWN
+    confidence = float(first.figures.get("confidence", 0.9 if cause != UNKNOWN else 0.35))
+    grown = runaway(view, first.step)
+    if grown > RUNAWAY and cause not in SCALE_FREE:
+        confidence *= 0.35
+    where = named(first.layer)
+    operation = first.words.get("operation", "")
+    phase = first.words.get("phase", "")
+    argument = first.words.get("argument", "")
+    mechanism = first.words.get("mechanism", "")
+    born = f"the first NaN or Inf was born in {where}"
+    if operation:
+        born += f", operation {operation}"
+    if phase:
+        born += f" ({phase})"
+    if argument:
+        born += f", argument {argument}"
+    if mechanism:
+        born += f": {mechanism}"
+    title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
+    evidence = tuple(
+        e for e in view.trace.events if str(e.event_type) == "numerical_error" and e.step == first.step
+    )[:3]
+    return Assessment(
+        cause=cause,
+        failure=FailureType.NUMERICAL_ERROR,
+        confidence=min(confidence, 0.97),
+        description=f"{title} at step {first.step}: {born}.",
+        layer=first.layer,
+        onset=first.step,
+        onset_range=(first.step, first.step),
+        evidence=evidence,
+        chain=(
+            link(first.layer, first.step, born, evidence[0].id if evidence else None),
+            link(None, first.step, "loss, gradients or weights are not finite from here on"),
+        ),
+        explains=frozenset({"lr_too_high", "missing_gradient_clipping", "dying_relu", UNKNOWN})
+        if grown <= RUNAWAY
+        else frozenset({UNKNOWN}),
+        is_direct=cause != UNKNOWN and grown <= RUNAWAY,
+    )
+
+
+def _is_harmful(view: CaseView, births: list[Observation]) -> bool:
+    """Whether it stayed, stopped the run, or reached loss or weights: a skipped step is normal."""
+    if view.is_broken or view.trace.exception is not None:
+        return True
+    if view.curve.broke_at is not None:
+        return True
+    return view.broken_row is not None and len(births) > 0 and not view.curve.learned
+
+
+def runaway(view: CaseView, step: int) -> float:
+    """Return how far the loss had grown before a step: last finite value / level at the start."""
+    curve = view.curve
+    before = [
+        v for s, v in zip(curve.steps, curve.values, strict=True) if s < step and math.isfinite(v)
+    ]
+    if len(before) < 2 or curve.is_signed:
+        return 1.0
+    return max(before[-1], before[-2]) / max(abs(before[0]), 1e-12)

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: MIT
+"""Causes that capture saw directly: an operation, a call, a structure. The fault is the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from neuraldbg.causes import vocabulary, words
+from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.facts import Observation
+
+WIRING, OBJECTIVE = FailureType.TRAINING_WIRING, FailureType.OBJECTIVE_MISMATCH
+
+
+def _always(_view: CaseView) -> bool:
+    return True
+
+
+def _unlearned(view: CaseView) -> bool:
+    """For what is often done on purpose: it counts only where the run does not learn."""
+    return not view.curve.learned
+
+
+def _unstable(view: CaseView) -> bool:
+    """For what only scales the gradient: it counts where the run is unstable or does not learn."""
+    return view.is_failing
+
+
+@dataclass(frozen=True)
+class Known:
+    """How one kind of observation is read."""
+
+    cause: str
+    failure: FailureType
+    sentence: str
+    is_due: Callable[[CaseView], bool] = _always
+    prior: float = 0.85
+    """Confidence where capture gave none."""
+
+
+KINDS: dict[str, Known] = {
+    "unregistered_module": Known(
+        "unregistered_modules",
+        WIRING,
+        "modules in {where} are used but not registered, so no optimizer can train them",
+    ),
+    "parameter_not_in_optimizer": Known(
+        "parameters_not_in_optimizer",
+        WIRING,
+        "trainable parameters of {where} get gradients but are in no optimizer, so they never move",
+    ),
+    "foreign_optimizer_parameters": Known(
+        "stale_optimizer_parameters",
+        WIRING,
+        "the optimizer holds tensors that are not (or no longer) the model's",
+    ),
+    "frozen_parameters": Known(
+        "frozen_parameters",
+        WIRING,
+        "parameters of {where} have requires_grad=False, and the run does not learn",
+        _unlearned,
+        0.7,
+    ),
+    "gradient_absent": Known(
+        "detached_graph",
+        WIRING,
+        "no gradient reaches {where}: the graph is cut between it and the loss",
+    ),
+    "reentrant_checkpoint": Known(
+        "checkpoint_without_input_grad",
+        WIRING,
+        "reentrant checkpointing in {where} got an input that needs no gradient, so none flows",
+    ),
+    "identical_rows": Known(
+        "symmetric_init",
+        WIRING,
+        "units of {where} start identical and stay identical: they learn one thing",
+    ),
+    "zero_factors": Known(
+        "blocked_zero_init",
+        WIRING,
+        "two factors in series in {where} start at zero, so neither ever gets a gradient",
+    ),
+    "fresh_moments": Known(
+        "resume_without_optimizer_state",
+        WIRING,
+        "trained weights meet an optimizer whose moments start at zero",
+        _unstable,
+        0.6,
+    ),
+    "no_optimizer_step": Known(
+        "missing_optimizer_step", WIRING, "backward runs but no optimizer ever steps"
+    ),
+    "gradients_not_cleared": Known(
+        "missing_zero_grad",
+        WIRING,
+        "gradients are not cleared between optimizer steps, so each step repeats all earlier ones",
+    ),
+    "cleared_before_step": Known(
+        "zero_grad_before_step",
+        WIRING,
+        "gradients are cleared between backward and the optimizer step, so the step does nothing",
+    ),
+    "clipped_after_step": Known(
+        "clip_after_step",
+        WIRING,
+        "gradients are clipped only after the optimizer has used them",
+    ),
+    "clipped_scaled": Known(
+        "clip_before_unscale",
+        WIRING,
+        "gradients are clipped while still multiplied by the loss scale",
+    ),
+    "accumulation_unscaled": Known(
+        "accumulation_unscaled",
+        WIRING,
+        "several backward passes add up before each step and the loss is not divided by their number",
+        _unstable,
+        0.7,
+    ),
+    "eval_mode_in_training": Known(
+        "eval_mode_in_training",
+        WIRING,
+        "training steps run in eval mode: dropout and batch statistics are off in {where}",
+        prior=0.75,
+    ),
+    "train_mode_in_eval": Known(
+        "train_mode_in_eval",
+        WIRING,
+        "evaluation runs in train mode: dropout is on and running statistics move in {where}",
+        prior=0.6,
+    ),
+    "inplace_skip": Known(
+        "inplace_on_skip_path",
+        WIRING,
+        "a tensor that a skip connection reads is changed in place in {where}",
+    ),
+    "detached_term": Known(
+        "detached_loss_term", WIRING, "a term of the loss has no path to any parameter it is meant for"
+    ),
+    "constant_term": Known(
+        "constant_loss_term", WIRING, "a term of the loss does not change though its inputs do"
+    ),
+    "probabilities_into_cross_entropy": Known(
+        "double_softmax",
+        OBJECTIVE,
+        "cross-entropy receives rows that already sum to 1: softmax is applied twice",
+    ),
+    "probabilities_into_logits_loss": Known(
+        "sigmoid_before_logits_loss",
+        OBJECTIVE,
+        "a with-logits loss receives values that already went through a sigmoid",
+    ),
+    "scores_into_probability_loss": Known(
+        "logits_into_probability_loss",
+        OBJECTIVE,
+        "a loss that wants probabilities receives raw scores",
+    ),
+    "broadcast_loss": Known(
+        "loss_shape_broadcast",
+        OBJECTIVE,
+        "prediction and target have different shapes and broadcast, so every pair is compared",
+    ),
+    "softmax_dim": Known(
+        "softmax_wrong_dim",
+        OBJECTIVE,
+        "the softmax in {where} normalises over the wrong dimension",
+    ),
+    "target_out_of_range": Known(
+        "output_range_mismatch",
+        OBJECTIVE,
+        "the head's activation in {where} cannot reach the targets",
+    ),
+    "label_gap": Known(
+        "label_index_mismatch",
+        OBJECTIVE,
+        "class ids do not fit the head: some column is never a target, or ids collide",
+        prior=0.7,
+    ),
+    "padding_dominates": Known(
+        "padding_in_loss", OBJECTIVE, "most targets are one padding id and enter the loss"
+    ),
+    "sum_reduction": Known(
+        "wrong_reduction",
+        OBJECTIVE,
+        "the loss is summed, not averaged, over the batch: its gradient grows with batch size",
+        _unstable,
+        0.7,
+    ),
+    "temperature": Known(
+        "temperature_misset",
+        OBJECTIVE,
+        "logits are scaled so far that the softmax is one-hot or uniform",
+        _unstable,
+        0.7,
+    ),
+    "sample_leak": Known(
+        "axis_order_error",
+        OBJECTIVE,
+        "samples of one batch influence one another's outputs through {where}",
+    ),
+    "future_leak": Known(
+        "leaky_causal_mask",
+        OBJECTIVE,
+        "outputs at a position depend on later positions through {where}",
+    ),
+    "labels_unrelated": Known(
+        "labels_unrelated_to_inputs",
+        OBJECTIVE,
+        "the loss settles at the entropy of the labels although single batches can be fitted",
+        _unlearned,
+    ),
+}
+
+FAILURES_OF = {"temperature_misset": FailureType.REPRESENTATION_COLLAPSE}
+
+
+CONFIRMED_WITHIN = 10
+"""Capture confirms a structural fault over a few steps before it tells: it acts from step 0 on."""
+
+
+def assess(view: CaseView) -> list[Assessment]:
+    """Return one assessment per kind of observation (and cause) whose evidence counts."""
+    found: dict[str, Assessment] = {}
+    for kind, notes in view.observations.items():
+        known = KINDS.get(kind)
+        if known is None or not known.is_due(view):
+            continue
+        for note in sorted(notes, key=lambda n: (n.step, view.flow.place.get(n.layer or "", 0))):
+            assessment = _one(view, kind, known, note, len(notes))
+            best = found.get(assessment.cause)
+            if best is None or assessment.confidence > best.confidence:
+                found[assessment.cause] = assessment
+    return list(found.values())
+
+
+def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int) -> Assessment:
+    cause = note.words.get("cause", known.cause)
+    if cause not in vocabulary().causes:
+        cause = known.cause
+    confidence = float(note.figures.get("confidence", known.prior))
+    where = named(note.layer)
+    sentence = known.sentence.format(where=where)
+    more = f" ({count} such places)" if count > 1 else ""
+    details = _details(note)
+    failure = known.failure
+    listed = vocabulary().cause(cause).failures
+    if str(failure) not in listed:
+        failure = FailureType(listed[0])
+    evidence = tuple(
+        e
+        for e in view.trace.events
+        if e.evidence.get("kind") == kind and e.step == note.step and e.layer == note.layer
+    )[:3]
+    title = words(cause).capitalize()
+    onset = note.step if note.step > CONFIRMED_WITHIN else view.label(0)
+    return Assessment(
+        cause=cause,
+        failure=failure,
+        confidence=min(max(confidence, 0.0), 0.98),
+        description=f"{title} at step {onset}: {sentence}{more}{details}.",
+        layer=note.layer,
+        onset=onset,
+        onset_range=(onset, note.step),
+        evidence=evidence,
+        chain=(link(note.layer, onset, sentence, evidence[0].id if evidence else None),),
+        explains=SYMPTOMATIC,
+        is_direct=True,
+    )
+
+
+SYMPTOMATIC = frozenset(
+    {
+        "lr_too_high",
+        "lr_too_low",
+        "dying_relu",
+        "saturating_activations",
+        "labels_unrelated_to_inputs",
+        "missing_gradient_clipping",
+        "missing_warmup",
+        "embedding_collapse",
+        "deep_without_residual",
+        "recurrent_vanishing",
+        "unknown",
+    }
+)
+"""Causes read from the shape of the run, which a fault seen directly would shape too."""
+
+
+def _details(note: Observation) -> str:
+    parts = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in note.words.items()
+        if name not in {"cause"} and len(value) < 60
+    ]
+    parts += [
+        f"{name.replace('_', ' ')} {figure(value)}"
+        for name, value in note.figures.items()
+        if name != "confidence"
+    ]
+    return f" ({'; '.join(parts[:5])})" if parts else ""

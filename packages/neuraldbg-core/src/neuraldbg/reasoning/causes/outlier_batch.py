@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""Outlier batch: one batch far outside the band of all others, and the loss shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.inputs import departures
+from neuraldbg.reasoning.symptoms import lasting_jump
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for a lone batch outside the band on whose step the loss jumps and stays up."""
+    curve = view.curve
+    for departure in departures(view):
+        if departure.is_lasting or abs(departure.z) < 12:
+            continue
+        step = view.label(departure.row)
+        index = int(np.searchsorted(curve.steps, step))
+        if index >= len(curve):
+            continue
+        usual = curve.level(index - 20, index)
+        value = curve.values[index]
+        jump = float(value / abs(usual)) if np.isfinite(value) and usual else float("inf")
+        stays = lasting_jump(view, index)
+        if jump < 3 or not (stays > 1.3 or view.is_broken or not curve.learned):
+            continue
+        name = view.run.inputs[departure.column].name
+        stat = departure.stat.name.lower()
+        return Assessment(
+            cause="outlier_batch",
+            failure=FailureType.DATA_ANOMALY,
+            confidence=0.85,
+            description=(
+                f"Outlier batch at step {step}: {stat} of input {name!r} is "
+                f"{figure(departure.after)} where {figure(departure.before)} is usual, and the "
+                f"loss jumps to {figure(jump)} times its level."
+            ),
+            onset=step,
+            onset_range=(step, step),
+            evidence=view.events(types=["data_anomaly", "optimizer_instability"], until=step + 1),
+            chain=(
+                link(None, step, "one batch lies far outside the band of all others"),
+                link(None, step, "its gradient moves the weights by more than all before"),
+            ),
+            explains=frozenset(
+                {"lr_too_high", "missing_gradient_clipping", "unknown", "dying_relu",
+                 "stale_second_moment", "target_outlier"}
+            ),
+        )
+    return None

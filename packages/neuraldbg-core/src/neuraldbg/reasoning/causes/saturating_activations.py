@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""Saturating activations: sigmoid or tanh in depth shrink the gradient by a factor per layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.reasoning.symptoms import BOUNDED, flat_share, gradient_depth
+from neuraldbg.schema.run import LayerRole
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+VANISHED = 0.03
+"""First layer's gradient RMS over that of the last ones."""
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for bounded activations in series over which the gradient falls, or that are flat."""
+    curve, flow = view.curve, view.flow
+    if not curve or curve.learned or view.is_broken or not len(view.steps):
+        return None
+    bounded = [
+        layer
+        for layer in flow.executed
+        if layer.activation in BOUNDED and layer.role is not LayerRole.RECURRENT
+    ]
+    inner = [layer for layer in bounded if not layer.is_output]
+    if not inner:
+        return None
+    depth = gradient_depth(view)
+    flat = {x.path: float(view.early(flat_share(view, x.path))) for x in inner}
+    late = {x.path: float(view.late(flat_share(view, x.path))) for x in inner}
+    saturated = [x for x in inner if max(flat[x.path], late[x.path]) > 0.5]
+    fades = depth is not None and depth.ratio < VANISHED and depth.slope > 0.3 and len(inner) >= 3
+    if not fades and not saturated:
+        return None
+    step = view.label(0)
+    if fades and depth is not None:
+        layer = _first_weighted(view, inner[0].path)
+        factor = float(np.exp(depth.slope))
+        return Assessment(
+            cause="saturating_activations",
+            failure=FailureType.VANISHING_GRADIENTS,
+            confidence=0.75 + 0.1 * (depth.ratio < 1e-3) + 0.05 * bool(saturated),
+            description=(
+                f"Gradient vanishing originated in {named(layer)} at step {step}: "
+                f"{len(inner)} {inner[0].activation} layers in series shrink the gradient by "
+                f"{figure(factor)} per layer, to {figure(depth.ratio)} at the first."
+            ),
+            layer=layer,
+            onset=step,
+            onset_range=(step, step),
+            evidence=view.events(types=["gradient_health_transition", "activation_regime_shift"]),
+            chain=(
+                link(layer, step, f"each {inner[0].activation} passes on a fraction of its gradient"),
+                link(layer, step, f"the first layers get {figure(depth.ratio)} of the last one's"),
+            ),
+            explains=frozenset(
+                {"lr_too_low", "deep_without_residual", "unknown", "labels_unrelated_to_inputs",
+                 "recurrent_vanishing"}
+            ),
+        )
+    where = saturated[0]
+    from_start = flat[where.path] > 0.5
+    onset = step if from_start else _onset(view, where.path)
+    return Assessment(
+        cause="saturating_activations",
+        failure=FailureType.SATURATED_ACTIVATIONS,
+        confidence=0.5,
+        description=(
+            f"Activations saturated in {named(where.path)} at step {onset}: "
+            f"{100 * max(flat[where.path], late[where.path]):.0f} % of its {where.activation} "
+            "outputs lie where the derivative is near zero."
+        ),
+        layer=where.path,
+        onset=onset,
+        onset_range=(onset, onset),
+        evidence=view.events(types=["activation_regime_shift"], state="saturated"),
+        chain=(link(where.path, onset, "outputs lie in the flat region, so nothing flows back"),),
+        explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),
+    )
+
+
+def _first_weighted(view: CaseView, path: str) -> str:
+    """Return the weight layer that feeds the activation at `path` (or `path` itself)."""
+    if path in view.flow.matrices:
+        return path
+    for parent in view.flow.parents(path):
+        if parent in view.flow.matrices:
+            return parent
+    return path
+
+
+def _onset(view: CaseView, path: str) -> int:
+    rows = np.flatnonzero(flat_share(view, path) > 0.5)
+    return view.label(int(rows[0])) if len(rows) else view.label(0)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""Weight decay too high: decay outweighs the data's gradient and the weights shrink away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.symptoms import weight_growth
+from neuraldbg.reasoning.view import quiet
+from neuraldbg.schema.facts import OptimizerStat
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+SHRUNK = 0.4
+"""Last / initial weight RMS, median over matrices."""
+PULL = 1.0
+"""Sum over the run of lr * decay: from 1 on, decay alone shrinks weights to 1/e."""
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Compare how much weights shrank with what decay alone would do."""
+    decay = view.optimizer(OptimizerStat.WEIGHT_DECAY)
+    if not decay.size or not np.nanmax(decay, initial=0.0) > 0 or view.curve.learned:
+        return None
+    gradient = float(view.early(view.gradient_total, 10))
+    if not gradient > 1e-6:
+        return None
+    widths = np.asarray(view.trace.facts.widths, dtype=np.float64)
+    strength = quiet(np.nanmax, decay, axis=1)
+    pull = float(np.nansum(view.lr * strength * widths))
+    if "sgd" in view.optimizer_kinds:
+        momentum = float(np.nanmax(view.optimizer(OptimizerStat.MOMENTUM), initial=0.0))
+        pull /= max(1 - momentum, 0.01)
+    shrunk = weight_growth(view)
+    coupled = view.is_adaptive and not any("adamw" in k for k in view.optimizer_kinds)
+    if shrunk > SHRUNK or (pull < PULL and not coupled):
+        return None
+    strength_now = float(np.nanmax(decay))
+    step = view.label(0)
+    return Assessment(
+        cause="weight_decay_too_high",
+        failure=FailureType.OPTIMIZER_INSTABILITY,
+        confidence=0.7 + 0.2 * (shrunk < 0.15),
+        description=(
+            f"Weight decay too high from step {step}: decay {figure(strength_now)} shrank the "
+            f"weights to {100 * shrunk:.2g} % of their initial size while the loss stayed at "
+            f"{figure(view.curve.end)}."
+        ),
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["optimizer_instability", "representation_collapse"]),
+        chain=(
+            link(None, step, f"decay {figure(strength_now)} outweighs the gradient of the data"),
+            link(None, step, "weights shrink geometrically and outputs become one constant"),
+        ),
+        explains=frozenset(
+            {"labels_unrelated_to_inputs", "embedding_collapse", "dying_relu", "unknown",
+             "lr_too_high", "posterior_collapse", "init_too_small", "lr_too_low",
+             "oversmoothing", "recurrent_vanishing", "saturating_activations",
+             "deep_without_residual"}
+        ),
+    )

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Wrong loss sign: the loss falls below any floor and faster and faster, as weights run away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.symptoms import output_rms
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+FLOORED = ("cross_entropy", "nll", "mse", "l1", "huber", "bce", "binary_cross")
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for a loss that runs to minus infinity while outputs grow."""
+    curve = view.curve
+    if not curve or not curve.is_signed or len(view.run.models) > 1 or len(curve) < 20:
+        return None
+    middle = curve.level(len(curve) // 2 - 5, len(curve) // 2 + 5)
+    fell_first, fell_last = curve.start - middle, middle - curve.end
+    outputs = output_rms(view)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        grown = float(view.late(outputs) / view.early(outputs))
+    names = [n.words.get("name", "").lower() for n in view.observations.get("loss_function", [])]
+    floored = any(word in name for name in names for word in FLOORED)
+    runaway = fell_last > 1.2 * max(fell_first, 0) and fell_last > 0 and curve.end < -20 * max(
+        abs(curve.start), 0.1
+    )
+    if not runaway or not (grown > 5 or floored):
+        return None
+    step = view.label(0)
+    return Assessment(
+        cause="wrong_loss_sign",
+        failure=FailureType.OBJECTIVE_MISMATCH,
+        confidence=0.6 + 0.25 * floored,
+        description=(
+            f"Wrong loss sign from step {step}: the loss fell from {figure(curve.start)} to "
+            f"{figure(curve.end)}, faster and faster, while outputs grew by {figure(grown)}: the "
+            "run climbs where it should descend."
+        ),
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
+        chain=(link(None, step, "minimising the negative of a loss raises the loss without bound"),),
+        explains=frozenset({"unknown", "lr_too_high"}),
+    )

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+"""The loss of a whole run, read for what happened: did it learn, break, diverge, stand still?"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.baseline import difference_noise, median_mad, rolling_median, theil_sen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+LEARNED = 0.3
+"""Share of the way from the start to 0 that a non-negative loss must fall to count as learning."""
+STUCK = 0.08
+"""Share below which it never left its start. Between the two, causes judge for themselves."""
+
+
+class Curve:
+    """One loss series, `[T]`, with lazily computed readings. Steps are labels."""
+
+    def __init__(self, steps: Array, values: Array) -> None:
+        """Keep the series. Values that are not finite stay in place: they are findings."""
+        self.steps = np.asarray(steps, dtype=np.int64)
+        self.values = np.asarray(values, dtype=np.float64)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __bool__(self) -> bool:
+        return bool(np.isfinite(self.values).any())
+
+    @cached_property
+    def finite(self) -> Array:
+        """The finite values, in order."""
+        return self.values[np.isfinite(self.values)]
+
+    @cached_property
+    def broke_at(self) -> int | None:
+        """Label of the first step whose loss was not finite."""
+        broken = np.flatnonzero(~np.isfinite(self.values))
+        return int(self.steps[broken[0]]) if len(broken) else None
+
+    @cached_property
+    def is_broken(self) -> bool:
+        """Whether the run ended with losses that are not finite (a skipped batch is none)."""
+        tail = self.values[-self.width :]
+        return len(tail) > 0 and float(np.mean(~np.isfinite(tail))) > 0.5
+
+    @cached_property
+    def width(self) -> int:
+        """Steps over which the curve is smoothed: 5 % of the run, 3 to 50."""
+        return int(min(max(3, len(self.values) // 20), 50))
+
+    @cached_property
+    def smooth(self) -> Array:
+        """Rolling median over `width`, NaN where nothing was finite."""
+        values = np.where(np.isfinite(self.values), self.values, np.nan)
+        return rolling_median(values, self.width)
+
+    @cached_property
+    def noise(self) -> float:
+        """Noise from step to step in the second half; 0 for very short runs."""
+        tail = self.finite[len(self.finite) // 2 :]
+        noise = difference_noise(tail)
+        return noise if np.isfinite(noise) else 0.0
+
+    @cached_property
+    def start(self) -> float:
+        """Level of the first steps: the first value, or the median of three where they agree."""
+        if not len(self.finite):
+            return float("nan")
+        return float(np.median(self.finite[: 3 if len(self.finite) >= 20 else 1]))
+
+    @cached_property
+    def first(self) -> float:
+        """The very first finite loss: before any update."""
+        return float(self.finite[0]) if len(self.finite) else float("nan")
+
+    @cached_property
+    def end(self) -> float:
+        """Median of the last tenth (at least 5 steps) of the finite values."""
+        if not len(self.finite):
+            return float("nan")
+        count = min(max(5, len(self.finite) // 10), len(self.finite))
+        return float(np.median(self.finite[-count:]))
+
+    @cached_property
+    def best(self) -> float:
+        """Lowest point of the smoothed curve."""
+        return float(np.nanmin(self.smooth)) if self else float("nan")
+
+    @cached_property
+    def best_at(self) -> int:
+        """Index of the lowest point of the smoothed curve."""
+        return int(np.nanargmin(self.smooth)) if self else 0
+
+    @cached_property
+    def is_signed(self) -> bool:
+        """Whether it goes clearly below 0: then 0 is no floor, and ratios mean nothing."""
+        return bool(self) and float(self.finite.min()) < -0.02 * float(np.abs(self.finite).max())
+
+    @cached_property
+    def progress(self) -> float:
+        """Share of the way from the start to the floor that the run ended with; negative: worse.
+
+        The floor is 0 for losses that stay above it; for others it is the end itself, and progress
+        is 1 where the fall exceeds ten times the noise, in proportion below.
+        """
+        return self._share(self.end)
+
+    @cached_property
+    def best_progress(self) -> float:
+        """The same for the best point of the run."""
+        return self._share(self.best)
+
+    def _share(self, level: float) -> float:
+        gain = self.start - level
+        if not np.isfinite(gain):
+            return 0.0
+        if self.is_signed:
+            scale = max(10 * self.noise, 1e-12)
+            return float(np.clip(gain / scale, -1.0, 1.0))
+        return float(gain / max(abs(self.start), 1e-12))
+
+    @cached_property
+    def learned(self) -> bool:
+        """Whether the run ended clearly below its start."""
+        if not self or self.is_broken:
+            return False
+        beyond_noise = self.start - self.end > 2 * self.noise / np.sqrt(max(self.width, 1))
+        return bool(self.progress > LEARNED and beyond_noise)
+
+    @cached_property
+    def is_stuck(self) -> bool:
+        """Whether the run never got clearly below its start."""
+        return bool(self) and self.best_progress < STUCK
+
+    @cached_property
+    def is_diverged(self) -> bool:
+        """Whether it ended far above where it had been, beyond noise, or not finite."""
+        if not self:
+            return False
+        if self.is_broken:
+            return True
+        low = min(self.start, self.best)
+        rise = self.end - low
+        factor = 2.0 if not self.is_signed else 0.0
+        return bool(rise > max(6 * self.noise, (factor - 1) * abs(low)) and self.end > 1.2 * self.start)
+
+    @cached_property
+    def is_falling(self) -> bool:
+        """Whether the last third still falls: it might only need more steps."""
+        tail = self.finite[-max(len(self.finite) // 3, 8) :]
+        slope, _ = theil_sen(np.arange(len(tail)), tail)
+        gain = -slope * len(tail)
+        return bool(gain > max(0.05 * abs(self.end), 2 * self.noise / np.sqrt(max(len(tail) / 4, 1))))
+
+    def level(self, first: int, last: int) -> float:
+        """Return the median of the finite values with index in [first, last); NaN: none."""
+        part = self.values[max(first, 0) : max(last, 0)]
+        part = part[np.isfinite(part)]
+        return float(np.median(part)) if len(part) else float("nan")
+
+    @cached_property
+    def jumps(self) -> list[tuple[int, float, float]]:
+        """Single steps far above the recent past: (index, robust z, ratio to the median)."""
+        found = []
+        values = self.values
+        for i in range(4, len(values)):
+            past = values[max(0, i - 40) : i]
+            past = past[np.isfinite(past)]
+            if len(past) < 4 or not np.isfinite(values[i]):
+                continue
+            middle, scale = (float(x) for x in median_mad(past))
+            scale = max(scale, 0.05 * abs(middle), 1e-12)
+            z = (values[i] - middle) / scale
+            if z > 8.0:
+                found.append((i, z, values[i] / max(abs(middle), 1e-12)))
+        return found

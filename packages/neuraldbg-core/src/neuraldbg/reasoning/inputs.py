@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""What entered the model over the run: breakage, bands, lasting shifts, lone outliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.baseline import median_mad, robust_z
+from neuraldbg.reasoning.cause import Assessment, link
+from neuraldbg.schema.facts import ActivationStat, InputStat
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from neuraldbg.reasoning.view import CaseView
+
+    Array = NDArray[np.float64]
+
+OUTSIDE_Z = 8.0
+"""Robust z from which a batch is outside the band. Batch statistics average thousands of numbers."""
+LASTING = 0.8
+"""Share of later batches outside, on the same side, that makes a shift."""
+STATS = (InputStat.MEAN, InputStat.RMS, InputStat.MIN, InputStat.MAX, InputStat.SAMPLE_SPREAD)
+
+
+def broken_input(view: CaseView, stat: InputStat, cause: str, word: str) -> Assessment | None:
+    """Return the assessment of NaN or Inf in a batch, None where it did no harm.
+
+    An input that holds them on most steps (a mask of -inf, missing values that the model handles)
+    is meant that way: only a model or loss that is not finite on the same step makes it a fault.
+    """
+    flags = view.inputs(stat)
+    if not flags.size:
+        return None
+    harmed = harmed_rows(view)
+    for row in np.flatnonzero((flags == 1.0).any(axis=1)):
+        if not harmed[row]:
+            continue
+        column = int(np.flatnonzero(flags[row] == 1.0)[0])
+        if np.nanmean(flags[: row + 1, column]) > 0.5 and row > 4:
+            continue
+        step, name = view.label(int(row)), view.run.inputs[column].name
+        evidence = view.events(types=["data_anomaly"], until=step + 1)
+        return Assessment(
+            cause=cause,
+            failure=FailureType.DATA_ANOMALY,
+            confidence=0.95,
+            description=(
+                f"{word} in the input at step {step}: the batch passed as {name!r} holds {word}, "
+                "while everything before it was finite."
+            ),
+            onset=step,
+            onset_range=(step, step),
+            evidence=evidence,
+            chain=(
+                link(None, step, f"{word} enters with the batch ({name})"),
+                link(None, step, "outputs, loss and gradients of this step are not finite"),
+            ),
+            explains=EXPLAINED,
+            is_direct=True,
+        )
+    return None
+
+
+EXPLAINED = frozenset(
+    {
+        "unknown",
+        "lr_too_high",
+        "missing_gradient_clipping",
+        "dying_relu",
+        "log_of_nonpositive",
+        "sqrt_at_zero",
+        "division_by_zero",
+        "exp_overflow",
+        "masked_nan_gradient",
+        "fully_masked_attention",
+        "single_sample_statistics",
+        "half_precision_overflow",
+    }
+)
+
+
+def harmed_rows(view: CaseView) -> NDArray[np.bool_]:
+    """Return `[T]`: whether loss, gradients or any output of the row were not finite."""
+    bad = (view.activation(ActivationStat.NONFINITE) > 0).any(axis=1)
+    bad |= np.isinf(view.gradient_total)
+    broken = set(view.curve.steps[~np.isfinite(view.curve.values)].tolist())
+    return bad | np.array([int(step) in broken for step in view.steps], dtype=bool)
+
+
+@dataclass(frozen=True)
+class Departure:
+    """An input that left the band of all batches before."""
+
+    row: int
+    column: int
+    stat: InputStat
+    z: float
+    before: float
+    after: float
+    is_lasting: bool
+    is_drift: bool = False
+
+
+def _scores(view: CaseView, column: int, stat: InputStat, reference: int) -> tuple[Array, float]:
+    """Return (z per row against the first `reference` rows, median of those)."""
+    values = view.inputs(stat)[:, column]
+    level = float(np.nanmedian(np.abs(view.inputs(InputStat.RMS)[:reference, column])))
+    if stat in {InputStat.RMS, InputStat.SAMPLE_SPREAD}:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scored = np.log(np.abs(values))
+        floor = 0.03
+    else:
+        scored = values
+        floor = 0.05 * level if stat is InputStat.MEAN else 0.25 * level
+    scored = np.where(np.isfinite(scored), scored, np.nan)
+    middle, scale = median_mad(scored[:reference])
+    if np.isnan(middle):
+        return np.full(len(values), np.nan), float("nan")
+    z = robust_z(scored, middle, scale, max(floor, 1e-9))
+    return z, float(np.nanmedian(values[:reference]))
+
+
+def departures(view: CaseView) -> list[Departure]:
+    """Return where inputs left their band, earliest first: lasting shifts, drifts, lone batches."""
+    rows = len(view.steps)
+    found: list[Departure] = []
+    reference = min(max(20, rows // 5), 200)
+    if rows < 24:
+        reference = max(8, rows // 2)
+    if rows < 10:
+        return []
+    for column in range(len(view.run.inputs)):
+        if "float" not in view.run.inputs[column].dtype:
+            continue
+        for stat in STATS:
+            z, usual = _scores(view, column, stat, reference)
+            departure = _departure(view, column, stat, z, usual)
+            if departure is not None:
+                found.append(departure)
+    return sorted(found, key=lambda d: (not d.is_lasting, d.row, -abs(d.z)))
+
+
+def _departure(
+    view: CaseView, column: int, stat: InputStat, z: Array, usual: float
+) -> Departure | None:
+    outside = np.flatnonzero(np.abs(z) > OUTSIDE_Z)
+    if not len(outside):
+        return None
+    values = view.inputs(stat)[:, column]
+    for row in outside[:64]:
+        after = z[row:]
+        same = np.nanmean(np.sign(z[row]) * after > OUTSIDE_Z / 2) if len(after) >= 5 else 0.0
+        if same >= LASTING:
+            quiet = float(np.nanmean(np.abs(z[:row]) < OUTSIDE_Z)) if row else 0.0
+            if quiet < LASTING:
+                return None
+            onset = _onset(z, int(row))
+            level = float(np.nanmedian(values[row:]))
+            return Departure(
+                onset, column, stat, float(np.nanmedian(after)), usual, level,
+                is_lasting=True, is_drift=int(row) - onset > 8,
+            )
+    worst = int(outside[0])
+    if len(outside) > max(3, len(z) // 50):
+        return None
+    return Departure(
+        worst, column, stat, float(z[worst]), usual, float(values[worst]), is_lasting=False
+    )
+
+
+def _onset(z: Array, row: int) -> int:
+    """Walk back from the row that is outside to the first of its rise."""
+    side = np.sign(z[row])
+    first = row
+    while first > 0 and side * z[first - 1] > 3.0:
+        first -= 1
+    return first

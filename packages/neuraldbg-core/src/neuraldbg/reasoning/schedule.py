@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""The history of the learning rate: where it fell, in which shape, and what the loss did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+GONE = 0.05
+"""Share of the peak below which the lr counts as gone; a cosine gets there at 86 % of its way."""
+EARLY_SHARE = 0.6
+"""Share of the run before which it must be gone: planned decays end with the run."""
+
+
+@dataclass(frozen=True)
+class Decay:
+    """An lr that was gone long before the run ended."""
+
+    peak: float
+    last: float
+    first_drop: int
+    """First row on which the lr was below 95 % of its peak, after the peak."""
+    gone: int
+    """First row on which it was below 10 % of its peak."""
+    shape: str
+    """`staircase`, `geometric`, `smooth` or `swinging`."""
+    gain_before: float
+    """Fall of the loss per row while the lr was alive, as a share of the start."""
+    gain_after: float
+    """The same from `gone` on."""
+
+
+def early_decay(view: CaseView) -> Decay | None:
+    """Return the decay that starved the run, None where the lr lived or the run was done."""
+    lr = view.lr
+    known = np.flatnonzero(np.isfinite(lr))
+    if len(known) < 20:
+        return None
+    lr = np.interp(np.arange(len(lr)), known, lr[known])
+    peak_row, peak = int(np.argmax(lr)), float(lr.max())
+    if peak <= 0:
+        return None
+    low = np.flatnonzero(lr[peak_row:] < 0.1 * peak) + peak_row
+    gone = np.flatnonzero(lr[peak_row:] < GONE * peak) + peak_row
+    if not len(gone) or gone[0] > EARLY_SHARE * len(lr):
+        return None
+    dead_share = float(np.mean(lr[gone[0] :] < 0.1 * peak))
+    swinging = dead_share < 0.9
+    if swinging and not _swings(lr, peak):
+        return None
+    drops = np.flatnonzero(lr[peak_row:] < 0.95 * peak) + peak_row
+    curve = view.curve
+    at = int(np.searchsorted(curve.steps, view.label(int(low[0]))))
+    middle = curve.level(at - 3, at + 4)
+    scale = max(abs(curve.start), 1e-12)
+    return Decay(
+        peak,
+        float(lr[-1]),
+        int(drops[0]),
+        int(low[0]),
+        "swinging" if swinging else _shape(lr[peak_row : int(gone[0]) + 1]),
+        (curve.start - middle) / scale / max(at, 1),
+        (middle - curve.end) / scale / max(len(curve) - at, 1),
+    )
+
+
+def _swings(lr: np.ndarray, peak: float) -> bool:
+    """Whether the lr goes from peak to nothing and back smoothly: a cosine past its end."""
+    moves = np.diff(lr)
+    rises = moves > 0
+    return bool(rises.any()) and float(moves.max()) < 0.4 * peak
+
+
+def _shape(lr: np.ndarray) -> str:
+    moves = np.flatnonzero(np.abs(np.diff(lr)) > 1e-3 * np.maximum(lr[:-1], 1e-30))
+    if len(moves) < 0.6 * max(len(lr) - 1, 1):
+        return "staircase"
+    ratio = lr[1:] / np.maximum(lr[:-1], 1e-30)
+    return "geometric" if float(np.std(ratio)) < 0.01 else "smooth"

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""Symptoms that several causes share: when the loss left, who died, how gradients fall with depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.baseline import theil_sen
+from neuraldbg.reasoning.view import quiet
+from neuraldbg.schema.facts import ActivationStat, ParameterStat
+from neuraldbg.schema.run import LayerRole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.run import LayerInfo
+
+    Array = NDArray[np.float64]
+
+RECTIFIERS = frozenset({"relu", "relu6", "hardtanh", "threshold"})
+BOUNDED = frozenset({"sigmoid", "tanh", "softsign", "hardsigmoid", "hardtanh"})
+
+
+def departure_row(view: CaseView) -> int | None:
+    """Return the row on which the loss left for good: the start of its last big rise.
+
+    The first step whose loss is clearly above the lowest level before it and after which the loss
+    never returns to that level. None where it never left.
+    """
+    curve = view.curve
+    if not curve:
+        return None
+    values = np.where(np.isfinite(curve.values), curve.values, np.inf)
+    low = np.minimum.accumulate(values)
+    margin = np.maximum(6 * curve.noise, 0.5 * np.abs(low))
+    index = None
+    for i in range(len(values) - 1, 0, -1):
+        if values[i] <= low[i - 1] + margin[i - 1]:
+            break
+        index = i
+    if index is None:
+        return None
+    return view.row_at(int(curve.steps[index]))
+
+
+def lasting_jump(view: CaseView, index: int, span: int = 10) -> float:
+    """Return the level after a jump at curve index over the level before it (ratio, 1: none)."""
+    curve = view.curve
+    before = curve.level(index - span, index)
+    after = curve.level(index + 2, index + 2 + span)
+    if not np.isfinite(before) or before == 0:
+        return 1.0
+    if not np.isfinite(after):
+        return float("inf") if index + 2 < len(curve) else 1.0
+    return float(after / abs(before)) if not curve.is_signed else 1.0
+
+
+@dataclass(frozen=True)
+class Dead:
+    """A rectifying layer (nearly) all of whose units are silent."""
+
+    layer: LayerInfo
+    row: int
+    """First row on which (nearly) every output was zero, for good."""
+    share: float
+    """Share of silent units at the end."""
+    is_from_start: bool
+
+
+def dead_layers(view: CaseView, share: float = 0.95) -> list[Dead]:
+    """Return rectifying layers that ended dead, in the order of the data flow."""
+    silent = view.activation(ActivationStat.SILENT_SHARE)
+    zeros = view.activation(ActivationStat.ZERO_SHARE)
+    highest = view.activation(ActivationStat.MAX)
+    found = []
+    for layer in view.flow.executed:
+        row = view.flow.row[layer.path]
+        if layer.activation not in RECTIFIERS or not len(silent):
+            continue
+        tail = silent[-max(5, len(silent) // 10) :, row]
+        if np.isnan(tail).all():
+            continue
+        ended = float(np.nanmedian(tail))
+        if ended < share:
+            continue
+        shut = zeros[:, row] if not _is_before(layer) else (highest[:, row] <= 0).astype(float)
+        first = _first_for_good(np.where(np.isnan(shut), np.nan, shut), 0.97 * share)
+        if first is None:
+            first = _first_for_good(silent[:, row], share)
+        if first is None:
+            continue
+        found.append(Dead(layer, first, ended, first <= 1))
+    return found
+
+
+def _is_before(layer: LayerInfo) -> bool:
+    """Whether a layer's figures are those before its activation function (a Linear before relu)."""
+    return layer.role is not LayerRole.ACTIVATION
+
+
+def _first_for_good(values: Array, threshold: float) -> int | None:
+    """Return the first row from which on 90 % of the measured values exceed the threshold."""
+    above = np.where(np.isnan(values), np.nan, values >= threshold)
+    if not np.nansum(above):
+        return None
+    suffix = np.nancumsum(above[::-1])[::-1]
+    count = np.cumsum(~np.isnan(above)[::-1])[::-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lasting = (suffix / count >= 0.9) & (above == 1)
+    rows = np.flatnonzero(lasting)
+    return int(rows[0]) if len(rows) else None
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How the gradient changes from the output back to the input, early in the run."""
+
+    layers: tuple[str, ...]
+    rms: tuple[float, ...]
+    """Gradient RMS per weighted layer, in the order of the data flow."""
+    slope: float
+    """Natural log of the gradient RMS per layer towards the output; positive: it vanishes backward."""
+    ratio: float
+    """First layer / strongest of the last three."""
+
+
+def gradient_depth(view: CaseView, *, late: bool = False) -> Depth | None:
+    """Return the gradient over depth along the executed weighted layers; None below 3 layers."""
+    layers = [x for x in view.flow.weighted if x.role is not LayerRole.EMBEDDING]
+    if len(layers) < 3:
+        return None
+    pick = view.late if late else view.early
+    rms = np.array([float(pick(view.layer_gradient(x.path))) for x in layers])
+    usable = np.isfinite(rms)
+    if usable.sum() < 3:
+        return None
+    floor = max(float(np.nanmax(rms)) * 1e-12, 1e-30)
+    logs = np.log(np.maximum(rms, floor))
+    slope, _ = theil_sen(np.arange(len(rms))[usable], logs[usable])
+    top = float(np.nanmax(rms[-3:]))
+    first = float(rms[usable][0])
+    return Depth(
+        tuple(x.path for x in layers), tuple(float(v) for v in rms), slope,
+        first / top if top > 0 else 1.0,
+    )
+
+
+def output_rms(view: CaseView) -> Array:
+    """Return the RMS of the model's output layers, the largest of them, `[T]`."""
+    rows = [view.flow.row[layer.path] for layer in view.flow.outputs]
+    rms = view.activation(ActivationStat.RMS)
+    return quiet(np.nanmax, rms[:, rows], axis=1) if rows else np.full(len(rms), np.nan)
+
+
+def flat_share(view: CaseView, path: str) -> Array:
+    """Return the flat share of a layer, `[T]`."""
+    return view.activation(ActivationStat.FLAT_SHARE)[:, view.flow.row[path]]
+
+
+def weight_growth(view: CaseView) -> float:
+    """Return the median ratio of the last to the initial weight RMS over matrices."""
+    weights = view.parameter(ParameterStat.WEIGHT_RMS)[:, view.matrix_rows]
+    if not weights.size:
+        return 1.0
+    initial = np.array([view.run.parameters[i].initial_rms for i in view.matrix_rows])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(initial > 0, view.late(weights) / initial, np.nan)
+    ratio = ratio[np.isfinite(ratio)]
+    return float(np.median(ratio)) if len(ratio) else 1.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The initial scale of a weight matrix against usual initialisations of its shape."""
+
+    layer: str
+    rms: float
+    small: float
+    """RMS / the smallest usual one (torch's default: 1 / sqrt(3 fan_in))."""
+    large: float
+    """RMS / the largest usual one (He: sqrt(2 / fan_in))."""
+
+
+def initial_scales(view: CaseView) -> list[Scale]:
+    """Return the initial scale of every linear and convolution matrix, in the data flow's order.
+
+    An embedding counts where its matrix is tied to another layer: as that layer's matrix.
+    """
+    found = []
+    for layer in view.flow.executed:
+        tied_or_plain = layer.role in {LayerRole.LINEAR, LayerRole.CONVOLUTION, LayerRole.EMBEDDING}
+        if not tied_or_plain:
+            continue
+        for row in view.flow.matrices.get(layer.path, []):
+            info = view.run.parameters[row]
+            if layer.role is LayerRole.EMBEDDING and not info.shared_with:
+                continue
+            fan_in = max(int(np.prod(info.shape[1:])), 1)
+            if info.initial_rms <= 0:
+                continue
+            found.append(
+                Scale(
+                    layer.path,
+                    info.initial_rms,
+                    info.initial_rms * np.sqrt(3 * fan_in),
+                    info.initial_rms / np.sqrt(2 / fan_in),
+                )
+            )
+    return found
+
+
+def chance_loss(view: CaseView) -> float | None:
+    """Return log(classes) where the main loss is a cross-entropy over known classes."""
+    for note in view.observations.get("loss_function", []):
+        classes = note.figures.get("classes", 0.0)
+        name = note.words.get("name", "").lower()
+        if classes >= 2 and ("cross" in name or "nll" in name or "log_softmax" in name):
+            return float(np.log(classes))
+    return None
+
+
+def is_own_target(view: CaseView) -> bool:
+    """Whether the model also runs without gradients on (nearly) every training step.
+
+    Bootstrapped targets, self-distillation and teacher passes of the trained network itself look
+    like this.
+    """
+    evals = view.ledger("eval_forwards")
+    return len(evals) > 10 and float(np.nanmean(evals > 0)) > 0.8

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""`Diagnosis`: everything a reporter may show of one run, computed once, immutable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from neuraldbg.causes import UNKNOWN, Vocabulary, vocabulary, words
+from neuraldbg.schema.hypotheses import CausalHypothesis, Coupling, RootCause
+from neuraldbg.schema.keys import failure_key
+from neuraldbg.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from neuraldbg.schema.events import SemanticEvent
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A trace and what is thought of it."""
+
+    trace: Trace
+    hypotheses: tuple[CausalHypothesis, ...]
+    """Most probable first; empty on a healthy run."""
+    couplings: tuple[Coupling, ...] = ()
+    causes: Vocabulary = field(default_factory=vocabulary)
+    """Built-in causes and those of plugins."""
+
+    @property
+    def root_causes(self) -> list[RootCause]:
+        """The first-occurrence table, see `first_occurrences`."""
+        return first_occurrences(self.hypotheses, self.trace.events)
+
+    @property
+    def headline(self) -> str:
+        """How long the run was and how it fares, in one clause."""
+        return headline(self.trace, self.hypotheses)
+
+
+def first_occurrences(
+    hypotheses: Sequence[CausalHypothesis], events: Sequence[SemanticEvent]
+) -> list[RootCause]:
+    """Return where and when each failure was first seen, earliest first.
+
+    Only events that a hypothesis cites (as evidence or in its chain) count: an event that nothing
+    rests on is a change of state, not a failure. Healthy runs have an empty table.
+    """
+    chained = {link.event for each in hypotheses for link in each.causal_chain if link.event}
+    cited = {event.id: event for each in hypotheses for event in each.evidence}
+    cited |= {event.id: event for event in events if event.id in chained}
+    first: dict[str, SemanticEvent] = {}
+    for event in sorted(cited.values(), key=lambda each: (each.step, each.layer or "", each.id)):
+        first.setdefault(failure_key(event), event)
+    return [
+        RootCause(failure=name, layer=event.layer, step=event.step, event=event.id)
+        for name, event in first.items()
+    ]
+
+
+def headline(trace: Trace, hypotheses: Sequence[CausalHypothesis]) -> str:
+    """Return how long the run was and how it fares, in one clause."""
+    count = trace.step_count
+    steps = "no step recorded" if not count else f"{count:,} step{'s' * (count != 1)}"
+    ending = f", stopped by {shortened(trace.exception)}" if trace.exception else ""
+    if not hypotheses:
+        return f"{steps}{ending}, no failure found"
+    return f"{steps}{ending}, {finding(hypotheses[0])}"
+
+
+def finding(hypothesis: CausalHypothesis) -> str:
+    """Return failure, place, onset and cause of a hypothesis as one short clause."""
+    where = "" if hypothesis.layer is None else f" in {place(hypothesis.layer)}"
+    when = "" if hypothesis.onset is None else f" from step {hypothesis.onset:,}"
+    why = "cause unknown" if hypothesis.cause == UNKNOWN else words(hypothesis.cause)
+    return f"{words(hypothesis.failure_type)}{where}{when} ({why}, {hypothesis.confidence:.0%})"
+
+
+def place(layer: str | None) -> str:
+    """Return a layer's path for people; the root module has none of its own."""
+    if layer is None:
+        return "the run as a whole"
+    return repr(layer) if layer else "the model itself"
+
+
+def shortened(text: str, limit: int = 120) -> str:
+    """Return one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."

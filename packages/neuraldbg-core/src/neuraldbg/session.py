@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: MIT
+"""`NeuralDbg`: one watched run, and every question that can be put to it."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import math
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+import neuraldbg
+from neuraldbg.capture.recorder import Recorder
+from neuraldbg.errors import PluginError, UsageError
+from neuraldbg.inquiry import Inquiry
+from neuraldbg.plugins import DetectorRunner, PluginHost
+from neuraldbg.schema.events import SemanticEvent
+from neuraldbg.schema.facts import StepFacts
+from neuraldbg.schema.run import RunInfo
+from neuraldbg.schema.vocabulary import Severity
+from neuraldbg.settings import Settings
+from neuraldbg.trace import Trace, TraceWriter
+
+logger = logging.getLogger("neuraldbg")
+
+
+class NeuralDbg(Inquiry):
+    """Watches the training of a model, or of several, from inside a `with` block.
+
+    Steps count themselves: one ends when an optimizer that owns watched parameters steps. Nothing
+    is changed: the same seed gives bit-equal weights with and without it, and leaving the block
+    removes every hook.
+
+    Args:
+        model: The module that is trained, or several by name, `{"G": generator, "D": critic}`.
+            Paths of their layers are then prefixed `G.` and `D.`.
+        trace: File to record to, None for memory. It survives a killed process.
+        overhead: Share of the step time that watching may take; taps thin out beyond it.
+        threshold_vanishing: L2 gradient norm that counts as VANISHING. Classifies only.
+        threshold_exploding: L2 gradient norm that counts as EXPLODING. Classifies only.
+        sync: Wait for the accelerator on each step, so that a failing step is re-run before its
+            weights move. On the CPU nothing is waited for.
+        strict_plugins: Raise `PluginError` where a plugin fails, instead of switching it off.
+        frozen: Path prefixes of layers that are frozen on purpose.
+
+    Raises:
+        TypeError: `model` is neither a module nor a mapping of names to modules.
+        UsageError: There is no module to watch, or the session is entered twice.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(4, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> with NeuralDbg(model) as dbg:
+        ...     for _ in range(3):
+        ...         loss = model(torch.ones(8, 4)).pow(2).mean()
+        ...         optimizer.zero_grad()
+        ...         loss.backward()
+        ...         optimizer.step()
+        ...         dbg.record_loss(loss)
+        >>> dbg
+        <NeuralDbg: 3 steps, no failure found>
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Mapping[str, nn.Module],
+        *,
+        trace: str | os.PathLike[str] | None = None,
+        overhead: float = 0.05,
+        threshold_vanishing: float = 1e-6,
+        threshold_exploding: float = 1e3,
+        sync: bool = False,
+        strict_plugins: bool = False,
+        frozen: tuple[str, ...] = (),
+    ) -> None:
+        settings = Settings(
+            threshold_vanishing=threshold_vanishing,
+            threshold_exploding=threshold_exploding,
+            overhead=overhead,
+            sync=sync,
+            strict_plugins=strict_plugins,
+            frozen=(frozen,) if isinstance(frozen, str) else tuple(frozen),
+        )
+        self._settings = settings
+        self._models = _by_name(model)
+        self._path = trace
+        self._is_open = False
+        self._is_done = False
+        self._recorder: Recorder | None = None
+        self._writer: TraceWriter | None = None
+        self._runner: DetectorRunner | None = None
+        self._composites: list[nn.Module] = []
+        host = PluginHost(is_strict=strict_plugins)
+        self._run = RunInfo(
+            neuraldbg_version=neuraldbg.__version__,
+            torch_version=torch.__version__,
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            rank=_environment("RANK", 0),
+            world_size=_environment("WORLD_SIZE", 1),
+            models=tuple(self._models),
+        )
+        self._idle = TraceWriter.open(None, self._run, settings)
+        super().__init__(self._idle.as_trace(), host)
+
+    # -- the block ---------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._is_open or self._is_done:
+            state = "still open" if self._is_open else "closed"
+            message = f"this session is {state}: make a new NeuralDbg for another run"
+            raise UsageError(message)
+        recorder = Recorder(
+            self._models, self._settings, self._run, self._on_step, self._on_failure
+        )
+        self._writer = TraceWriter.open(self._path, recorder.run, self._settings)
+        self._idle.finish(None)
+        self._trace = self._writer.as_trace()
+        self._runner = DetectorRunner(self.host, recorder.run, self._settings)
+        self._recorder = recorder
+        self._is_open = True
+        self.host.run_started(recorder.run)
+        recorder.attach()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        recorder, writer = self._recorder, self._writer
+        if recorder is None or writer is None:
+            return
+        self._is_open, self._is_done = False, True
+        try:
+            if isinstance(error, Exception):
+                recorder.examine_exception(error)
+            recorder.finish()
+        finally:
+            recorder.detach()
+            self._recorder = None
+            self._finish(writer, error)
+
+    def _finish(self, writer: TraceWriter, error: BaseException | None) -> None:
+        try:
+            if self._runner is not None:
+                self._publish(self._runner.on_finish(), writer)
+            writer.finish(error)
+            self.host.run_finished(self.trace)
+        except PluginError:
+            if error is None:
+                raise
+        except Exception:  # the user's exception, or the run's result, matters more
+            logger.exception("the trace could not be completed")
+
+    # -- what the user says --------------------------------------------------------------------
+
+    def record_loss(self, value: Any, name: str = "loss") -> None:  # noqa: ANN401 - see Args
+        """Record the loss of the current step, before or after its optimizer stepped.
+
+        Args:
+            value: A number, a tensor with one element (on any device, with or without a graph) or
+                anything that `float()` takes. NaN and Inf are recorded as such. A tensor with
+                several elements counts with its mean.
+            name: Of this loss, where several are recorded.
+
+        Raises:
+            TypeError: `value` is no number.
+        """
+        number = _number(value)
+        if self._recorder is not None:
+            tensor = value if isinstance(value, torch.Tensor) else None
+            self._recorder.record_loss(number, name, tensor)
+
+    def record_metric(self, name: str, value: Any) -> None:  # noqa: ANN401
+        """Record a metric of the current step, such as an accuracy; see `record_loss`."""
+        number = _number(value)
+        if self._recorder is not None:
+            self._recorder.record_metric(number, name)
+
+    @property
+    def step(self) -> int:
+        """Label of the step that is open or has just been made; settable, counts from 0."""
+        if self._recorder is not None:
+            return self._recorder.label
+        return self.trace.last_step or 0
+
+    @step.setter
+    def step(self, value: int) -> None:
+        if self._recorder is not None:
+            self._recorder.relabel(int(value))
+
+    def step_iteration(self) -> None:
+        """Say that an iteration is over; needed only where no optimizer of torch steps."""
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def register_composite_hook(self, module: nn.Module) -> None:
+        """Also watch a module that the model does not register, under its class name.
+
+        Raises:
+            UsageError: The block was already entered.
+        """
+        if self._is_open or self._is_done:
+            message = "register_composite_hook must be called before the with block is entered"
+            raise UsageError(message)
+        known = {id(m) for model in self._models.values() for m in model.modules()}
+        if id(module) in known:
+            return
+        name = type(module).__name__
+        free = next(n for n in (name, *(f"{name}{i}" for i in range(2, 10_000))) if n not in self._models)
+        self._models[free] = module
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _on_step(self, facts: StepFacts) -> bool:
+        """Judge and record one closed step; return whether it raised an alarm."""
+        writer, runner = self._writer, self._runner
+        if writer is None or runner is None:
+            return False
+        writer.write_step(facts)
+        return self._publish(runner.on_step(facts), writer)
+
+    def _publish(self, events: list[SemanticEvent], writer: TraceWriter) -> bool:
+        for event in events:
+            writer.write_event(event)
+            self.host.event(event)
+        return any(event.severity is not Severity.INFO and event.count == 1 for event in events)
+
+    def _on_failure(self, where: str, error: Exception) -> None:
+        if isinstance(error, PluginError):
+            raise error
+        sentence = (
+            f"NeuralDBG failed in {where!r} and watches no further in this run: {error!r}. "
+            "Training goes on unchanged."
+        )
+        logger.error(sentence, exc_info=error)
+        if self._writer is not None and self._recorder is not None:
+            run = self._recorder.run
+            self._recorder.run = run.model_copy(update={"warnings": (*run.warnings, sentence)})
+            self._writer.write_run(self._recorder.run)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """A copied model must not bring a second session with it."""
+
+    @property
+    def trace(self) -> Trace:
+        """What was recorded so far."""
+        return self._trace
+
+
+def _by_name(model: nn.Module | Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    if isinstance(model, nn.Module):
+        return {"": model}
+    if not isinstance(model, Mapping) or not all(isinstance(m, nn.Module) for m in model.values()):
+        message = f"expected a torch.nn.Module or a mapping of names to modules, not {model!r}"
+        raise TypeError(message)
+    if not model:
+        message = "there is no model to watch: the mapping is empty"
+        raise UsageError(message)
+    return {str(name): module for name, module in model.items()}
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - see record_loss
+    if isinstance(value, torch.Tensor):
+        plain = value.detach()
+        if plain.numel() == 0:
+            return math.nan
+        return float(plain if plain.numel() == 1 else plain.float().mean())
+    return float(value)
+
+
+def _environment(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else default

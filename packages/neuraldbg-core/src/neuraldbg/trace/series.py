@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Writing one series of numbers: exact up to a limit, then halved again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.trace.codec import Chunk, decode_chunk, encode_chunk
+from neuraldbg.trace.decimation import halve, summary
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+CHUNK = 512
+"""Values per row of table `chunk`. Heuristic: the unfinished one is rewritten on every commit."""
+LIMIT = 131_072
+"""Values up to which a series is exact, and never exceeds. Heuristic: 0.5 to 2 MB per series."""
+
+UPSERT = "INSERT OR REPLACE INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+SELECT = "SELECT size, check_sum, first_step, stride, steps, figures FROM chunk"
+
+
+@dataclass(slots=True)
+class _Tail:
+    """What follows the chunks that are complete."""
+
+    part: int = 0
+    """Number of complete chunks before it."""
+    steps: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+class SeriesWriter:
+    """The state of one series between commits: everything that the database lacks."""
+
+    __slots__ = ("_complete", "_group", "_group_step", "_is_dirty", "_tail", "identity", "stride")
+
+    def __init__(self, identity: int) -> None:
+        self.identity = identity
+        self.stride = 1
+        self._tail = _Tail()
+        self._complete: list[tuple[int, list[int], list[float]]] = []
+        self._group: list[float] = []
+        self._group_step = 0
+        self._is_dirty = False
+
+    def append(self, step: int, value: float) -> None:
+        """Add a number."""
+        self._is_dirty = True
+        if self.stride == 1:
+            self._push(step, value)
+            return
+        if not self._group:
+            self._group_step = step
+        self._group.append(value)
+        if len(self._group) >= self.stride:
+            self._push(self._group_step, summary(self._group))
+            self._group = []
+
+    def _push(self, step: int, value: float) -> None:
+        tail = self._tail
+        tail.steps.append(step)
+        tail.values.append(value)
+        if len(tail.steps) == CHUNK:
+            self._complete.append((tail.part, tail.steps, tail.values))
+            self._tail = _Tail(tail.part + 1)
+
+    def unsaved(self) -> list[tuple[int, int, Chunk]]:
+        """Return the rows (series, part, chunk) that the database lacks or has as they were."""
+        if not self._is_dirty:
+            return []
+        rows = [(part, encode_chunk(steps, values)) for part, steps, values in self._complete]
+        steps, values = self._tail.steps, self._tail.values
+        if self._group:
+            steps, values = [*steps, self._group_step], [*values, summary(self._group)]
+        if steps:
+            rows.append((self._tail.part, encode_chunk(steps, values)))
+        return [(self.identity, part, chunk) for part, chunk in rows]
+
+    def saved(self) -> None:
+        """Forget what `unsaved` returned: it is committed."""
+        self._complete = []
+        self._is_dirty = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the series has reached `LIMIT` and waits for `halve`."""
+        return self._tail.part * CHUNK >= LIMIT
+
+    def halved(self, connection: sqlite3.Connection) -> SeriesWriter:
+        """Rewrite the complete chunks with every pair as one value; return the state after it."""
+        cursor = connection.execute(
+            f"{SELECT} WHERE series = ? AND part < ? ORDER BY part",
+            (self.identity, self._tail.part),
+        )
+        parts = [decode_chunk(Chunk(*row)) for row in cursor]
+        steps = np.concatenate([part[0] for part in parts])[0::2]
+        values = halve(np.concatenate([part[1] for part in parts]))
+        connection.execute("DELETE FROM chunk WHERE series = ?", (self.identity,))
+        result = SeriesWriter(self.identity)
+        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
+            result._push(step, value)
+        result.stride = self.stride * 2
+        self._hand_over(result)
+        update = "UPDATE series SET stride = ? WHERE id = ?"
+        connection.execute(update, (result.stride, self.identity))
+        result._is_dirty = True
+        save(connection, [result])
+        result.saved()
+        return result
+
+    def _hand_over(self, result: SeriesWriter) -> None:
+        """Give what follows the complete chunks to `result`, which has twice the stride."""
+        for step, value in zip(self._tail.steps, self._tail.values, strict=True):
+            for _ in range(self.stride):
+                result.append(step, value)
+        for value in self._group:
+            result.append(self._group_step, value)
+
+
+def save(connection: sqlite3.Connection, series: Iterable[SeriesWriter]) -> None:
+    """Write what the database lacks of several series."""
+    rows = [(identity, part, *chunk) for one in series for identity, part, chunk in one.unsaved()]
+    connection.executemany(UPSERT, rows)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: MIT
+"""Writing a trace while training runs: cheap per step, safe against everything but power cuts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from neuraldbg.trace import codec, facts, series
+from neuraldbg.trace.layout import Layout, pack
+from neuraldbg.trace.store import Busy, Store, path_of_rank
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Hashable, Iterator
+    from pathlib import Path
+
+    from neuraldbg.schema.events import SemanticEvent
+    from neuraldbg.schema.facts import Observation, StepFacts
+    from neuraldbg.schema.run import RunInfo
+    from neuraldbg.settings import Settings
+    from neuraldbg.trace.reader import Trace
+
+logger = logging.getLogger("neuraldbg")
+
+DELAY_S = 0.5
+"""A commit comes at most this late ..."""
+DELAY_STEPS = 64
+"""... or after this many steps."""
+SERIES = 512
+"""Names of losses and metrics at most: names made up per step must not fill the memory."""
+OBSERVATIONS = 64
+"""Observations at most of one kind in one layer, for the same reason."""
+
+
+class TraceWriter:
+    """Records one run. Every method may be called from any thread, and none raises for the disk.
+
+    Where the file cannot be written (full disk, read-only or removed folder), recording goes on in
+    memory: logged once, and said in `RunInfo.warnings`. Calls in a forked child, and after
+    `finish`, do nothing.
+
+    Args:
+        path: File to create, None for memory. An older trace at that place is replaced. Ranks
+            above 0 write beside it, as in `run.rank3.ndbg`.
+        run: The run as known so far.
+        settings: What the session was asked to do.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None, run: RunInfo, settings: Settings
+    ) -> None:
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._warnings: list[str] = []
+        self._is_closed = False
+        self._run = run
+        self._meta: dict[str, str] = {"settings": codec.to_json(settings)}
+        self._retention = facts.Retention()
+        self._rows: list[facts.Row] = []
+        self._layouts: dict[int, Layout] = {}
+        self._layout_ids: dict[Layout, int] = {}
+        self._target = -1
+        self._series: dict[tuple[str, str], series.SeriesWriter] = {}
+        self._events: dict[str, SemanticEvent] = {}
+        self._event_ids: set[str] = set()
+        self._observations: list[tuple[int, str]] = []
+        self._observation_counts: Counter[tuple[str, str | None]] = Counter()
+        self._revisions: Counter[str] = Counter()
+        self._last_step_s = self._last_commit_s = time.perf_counter()
+        self._store = Store(None if path is None else path_of_rank(path, run), self._warn)
+        self._finalizer = weakref.finalize(self, Store.close_file, self._store)
+        self.write_run(run)
+        self.flush()
+        self._store.start_log()
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str] | None, run: RunInfo, settings: Settings
+    ) -> TraceWriter:
+        """Start a trace."""
+        return cls(path, run, settings)
+
+    @property
+    def path(self) -> Path | None:
+        """The file being written; None in memory, also after a fall-back."""
+        return self._store.path
+
+    def _warn(self, sentence: str) -> None:
+        logger.warning(sentence)
+        self._warnings.append(sentence)
+        self.write_run(self._run)
+
+    @property
+    def _is_off(self) -> bool:
+        return self._is_closed or os.getpid() != self._process
+
+    def write_run(self, run: RunInfo) -> None:
+        """Replace what is known of the run itself."""
+        with self._lock:
+            self._run = run
+            own = tuple(w for w in self._warnings if w not in run.warnings)
+            stored = run.model_copy(update={"warnings": run.warnings + own}) if own else run
+            self._meta["run"] = codec.to_json(stored)
+            self._revisions["head"] += 1
+
+    def write_step(self, step: StepFacts) -> None:
+        """Record one finished step, with its losses, metrics and observations."""
+        with self._lock:
+            if self._is_off:
+                return
+            if step.run is not self._run:
+                self.write_run(step.run)
+            layout, vector = pack(step)
+            identity = self._layout_ids.get(layout)
+            if identity is None:
+                identity = self._new_layout(layout)
+            ordinal = self._retention.add(step.step)
+            self._rows.append(facts.exact_row(ordinal, step.step, identity, vector.tobytes()))
+            for name, value in step.losses.items():
+                self._append("loss", name, step.step, value)
+            for name, value in step.metrics.items():
+                self._append("metric", name, step.step, value)
+            for observation in step.observations:
+                self._observe(observation)
+            now = time.perf_counter()
+            interval, self._last_step_s = now - self._last_step_s, now
+            self._revisions["facts"] += 1
+            # A commit is due now if the next step is likely to come too late for it.
+            is_late = now + min(interval, DELAY_S) - self._last_commit_s >= DELAY_S
+            if is_late or self._retention.count % DELAY_STEPS == 0:
+                self.flush()
+
+    def write_event(self, event: SemanticEvent) -> None:
+        """Record an event, or replace the one with the same id."""
+        with self._lock:
+            if self._is_off:
+                return
+            is_new = event.id not in self._event_ids
+            self._events[event.id] = event
+            self._revisions["events"] += 1
+            if is_new:
+                self._event_ids.add(event.id)
+                for step in {event.step, *event.step_range}:
+                    width = self._layouts[self._target].width if self._layouts else 0
+                    self._retention.pin(step, width)
+                if time.perf_counter() - self._last_commit_s > DELAY_S / 10:
+                    self.flush()
+
+    def _new_layout(self, layout: Layout) -> int:
+        """Give `layout`, and the union of all so far, an id."""
+        union = layout.union(self._layouts[self._target]) if self._layouts else layout
+        for one in (layout, union):
+            if one not in self._layout_ids:
+                self._layout_ids[one] = len(self._layouts)
+                self._layouts[len(self._layouts)] = one
+        self._target = self._layout_ids[union]
+        return self._layout_ids[layout]
+
+    def _append(self, kind: str, name: str, step: int, value: float) -> None:
+        writer = self._series.get((kind, name))
+        if writer is None:
+            if len(self._series) >= SERIES:
+                if len(self._series) == SERIES and "series" not in self._revisions:
+                    self._revisions["series"] += 1
+                    self._warn(f"only the first {SERIES} names of losses and metrics are recorded")
+                return
+            writer = self._series[kind, name] = series.SeriesWriter(len(self._series))
+        writer.append(step, float(value))
+
+    def _observe(self, observation: Observation) -> None:
+        key = observation.kind, observation.layer
+        if self._observation_counts[key] < OBSERVATIONS:
+            identity = self._observation_counts.total()
+            self._observation_counts[key] += 1
+            self._observations.append((identity, codec.observation_to_json(observation)))
+            self._revisions["observations"] += 1
+
+    def flush(self) -> None:
+        """Commit everything that was recorded so far."""
+        with self._lock:
+            if self._is_off:
+                return
+            self._last_commit_s = time.perf_counter()
+            with contextlib.suppress(Busy):
+                self._commit()
+                while self._retention.is_due:
+                    self._decimate()
+                for key, writer in self._series.items():
+                    if writer.is_full:
+                        self._series[key] = self._store.transact(writer.halved)
+
+    def _commit(self) -> None:
+        is_file = self._store.path is not None
+        self._store.transact(self._save)
+        self._rows.clear()
+        self._events.clear()
+        self._observations.clear()
+        self._meta.clear()
+        for writer in self._series.values():
+            writer.saved()
+        if is_file and self._store.path is None:
+            # The fall-back came with a warning, which is not in what was just saved.
+            self.write_run(self._run)
+            self._store.transact(self._save)
+            self._meta.clear()
+
+    def _save(self, connection: sqlite3.Connection) -> None:
+        """Write all that is pending; called in a transaction, perhaps twice."""
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", self._meta.items())
+        if self._rows:
+            layouts = [(key, layout.to_json()) for key, layout in self._layouts.items()]
+            connection.executemany("INSERT OR REPLACE INTO layout VALUES (?, ?)", layouts)
+            connection.executemany(facts.INSERT, self._rows)
+        names = [(one.identity, *key) for key, one in self._series.items()]
+        connection.executemany("INSERT OR IGNORE INTO series VALUES (?, ?, ?, 1)", names)
+        series.save(connection, self._series.values())
+        connection.executemany("INSERT OR REPLACE INTO event VALUES (?, ?)", self._documents())
+        connection.executemany("INSERT INTO observation VALUES (?, ?)", self._observations)
+
+    def _documents(self) -> Iterator[tuple[str, str]]:
+        for identity, event in self._events.items():
+            try:
+                document = codec.event_to_json(event)
+            except Exception:
+                logger.warning("event %s cannot be recorded", identity, exc_info=True)
+            else:
+                yield identity, document
+
+    def _decimate(self) -> None:
+        self._store.transact(
+            lambda connection: self._retention.decimate(connection, self._layouts, self._target)
+        )()
+
+    def finish(self, exception: BaseException | None = None) -> None:
+        """End the trace; `exception` is what ended the run, None where nothing did."""
+        with self._lock:
+            if self._is_off:
+                return
+            if exception is not None:
+                self._meta["exception"] = _describe(exception)
+            self._meta["finished"] = json.dumps(obj=True)
+            self._revisions["head"] += 1
+            self.flush()
+            self._is_closed = True
+            if self._store.path is not None:
+                self._finalizer()
+
+    def as_trace(self) -> Trace:
+        """Return the trace as a reader sees it; it follows while the run goes on."""
+        from neuraldbg.trace.reader import Trace
+
+        return Trace(self)
+
+    # What `Trace` needs of its source.
+
+    def revision(self, section: str) -> Hashable:
+        """Return a value that differs whenever `section` may have changed."""
+        return self._revisions[section], self._revisions["facts"] if section == "series" else 0
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection that sees everything recorded so far."""
+        with self._lock:
+            self.flush()
+            if not self._is_closed or self._store.path is None:
+                yield self._store.connection
+                return
+        from neuraldbg.trace.reader import FileSource
+
+        with FileSource(self._store.path).reading() as connection:
+            yield connection
+
+
+def _describe(exception: BaseException) -> str:
+    """Return the start of the `repr` of an exception, whatever its author did."""
+    try:
+        return repr(exception)[:4000]
+    except Exception:  # noqa: BLE001 - the code of others may raise anything
+        return type(exception).__name__

@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: MIT
+"""Masks, batch statistics, precision, optimizers, broken inputs and parameters, exceptions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+HALVES = [torch.bfloat16, torch.float16]
+
+
+def loop(drive, model, batches, loss_of, optimizer=None, **options):
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.01)
+    driver = drive({"": model}, **options)
+    with driver:
+        for batch in batches:
+            optimizer.zero_grad()
+            loss = loss_of(model, batch)
+            loss.backward()
+            optimizer.step()
+    return driver.told
+
+
+def only(told, kind="nonfinite_birth"):
+    assert [one.kind for one in told] == [kind]
+    return told[0]
+
+
+class Attend(nn.Module):
+    def __init__(self, *, fused=False, additive=False):
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+        self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.fused, self.additive = fused, additive
+
+    def forward(self, x, absent):
+        h = self.project(x)
+        mask = torch.zeros(absent.shape).masked_fill(absent, -torch.inf) if self.additive else absent
+        return self.attend(h, h, h, key_padding_mask=mask, need_weights=not self.fused)[0]
+
+
+def sets(bad):
+    absent = torch.zeros(4, 5, dtype=torch.bool)
+    absent[:, 3:] = True
+    if bad:
+        absent[2] = True
+    return torch.randn(4, 5, 8), absent
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_attention_over_a_fully_masked_row_is_named(drive, additive):
+    model = Attend(additive=additive)
+    told = loop(drive, model, [sets(False), sets(True)], lambda m, b: m(*b).square().mean())
+    found = only(told)
+    assert (found.layer, found.step, found.words["cause"]) == ("attend", 1, "fully_masked_attention")
+    assert found.words["phase"] == "forward"
+
+
+def test_partly_masked_attention_is_quiet(drive):
+    assert loop(drive, Attend(), [sets(False)] * 3, lambda m, b: m(*b).square().mean()) == []
+
+
+def test_functional_attention_with_a_float_mask_is_named_or_stays_finite(drive):
+    class Fused(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q = nn.Linear(8, 8)
+
+        def forward(self, x, mask):
+            h = self.q(x)[:, None]
+            return F.scaled_dot_product_attention(h, h, h, attn_mask=mask[:, None, None])
+
+    def batch(bad):
+        x, absent = sets(bad)
+        return x, torch.zeros(4, 5).masked_fill(absent, -torch.inf)
+
+    told = loop(drive, Fused(), [batch(False), batch(True)], lambda m, b: m(*b).square().mean())
+    if told:  # builds whose kernel answers 0 for such rows have nothing to report
+        assert only(told).words["cause"] == "fully_masked_attention"
+
+
+def test_transformer_encoder_with_an_empty_sequence_is_named_or_stays_finite(drive):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    told = loop(drive, model, [sets(False), sets(True)],
+                lambda m, b: m(b[0], src_key_padding_mask=b[1]).square().mean())
+    if told:
+        found = only(told)
+        assert found.layer == "layers.0.self_attn"
+        assert found.words["cause"] == "fully_masked_attention"
+
+
+def test_attention_written_by_hand_names_its_module(drive):
+    class Hand(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q = nn.Linear(8, 8)
+
+        def forward(self, x, absent):
+            h = self.q(x)
+            scores = (h @ h.mT).masked_fill(absent[:, None], float("-inf"))
+            return scores.softmax(-1) @ h
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Hand()
+
+        def forward(self, x, absent):
+            return self.block(x, absent)
+
+    told = loop(drive, Outer(), [sets(False), sets(True)], lambda m, b: m(*b).square().mean())
+    found = only(told)
+    assert (found.layer, found.words["operation"]) == ("block", "softmax")
+    assert found.words["cause"] == "fully_masked_attention"
+
+
+def test_batch_norm_of_one_value_is_named_from_the_exception(drive):
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
+    driver = drive({"": model})
+    with pytest.raises(ValueError, match="more than 1 value"), driver:
+        model(torch.randn(1, 4))
+    found = only(driver.told)
+    assert (found.layer, found.words["cause"]) == ("1", "single_sample_statistics")
+
+
+@pytest.mark.parametrize("operation", [torch.linalg.inv, torch.linalg.cholesky])
+@pytest.mark.parametrize("inside", [True, False])
+def test_singular_matrix_is_named_from_the_exception(drive, operation, inside):
+    class Solve(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.front = nn.Linear(4, 4)
+            self.solve = nn.Identity()
+
+        def forward(self, x):
+            h = self.front(x) * 0
+            return operation(h) if inside else h
+
+    model = Solve()
+    driver = drive({"": model})
+    with pytest.raises(torch.linalg.LinAlgError), driver:
+        operation(model(torch.randn(4, 4)))
+    found = only(driver.told)
+    assert found.words["mechanism"] == "singular_matrix"
+    assert found.layer == ("" if inside else None)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_overflow_under_autocast_is_told_by_the_dtype(drive, dtype):
+    class Grow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.up(x)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.grow = Grow()
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, x):
+            return self.drop(self.grow(x))
+
+    def loss_of(model, x):
+        with torch.autocast("cpu", dtype=dtype):
+            out = model(x)
+        return out.float().mean()
+
+    told = loop(drive, Net(), [torch.randn(8, 4), torch.randn(8, 4) * 1e6], loss_of)
+    if dtype is torch.float16:
+        found = only(told)
+        assert found.layer in {"grow.up", "grow"}
+        assert found.words["cause"] == "half_precision_overflow"
+    else:
+        assert told == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nonfinite_input_is_told_apart_from_a_birth(drive, value):
+    x = torch.randn(8, 4)
+    x[3, 1] = value
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    told = loop(drive, model, [torch.randn(8, 4), x], lambda m, b: m(b).mean() if value != value else m[0](b).mean())
+    if value == value:
+        told = loop(drive, nn.Linear(4, 1), [torch.randn(8, 4), x], lambda m, b: m(b).mean())
+    found = only(told, "nonfinite_input")
+    assert found.words["cause"] == ("nan_in_input" if value != value else "inf_in_input")
+    assert found.words["name"] == ":0"
+    assert found.figures["count"] == 1
+    assert found.step == 1
+
+
+def test_a_whole_column_of_nan_suggests_a_constant_feature(drive):
+    x = torch.randn(8, 4)
+    x[:, 2] = torch.nan
+    found = only(loop(drive, nn.Linear(4, 1), [x], lambda m, b: m(b).mean()), "nonfinite_input")
+    assert found.words["alternative"] == "zero_variance_feature"
+
+
+def test_nan_in_a_keyword_input_is_named_by_its_keyword(drive):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 1)
+
+        def forward(self, x, *, shift):
+            return self.lin(x + shift["by"])
+
+    shift = torch.zeros(8, 4)
+    shift[0, 0] = torch.nan
+    told = loop(drive, Two(), [shift], lambda m, b: m(torch.randn(8, 4), shift={"by": b}).mean())
+    assert only(told, "nonfinite_input").words["name"] == ":shift"
+
+
+def test_broken_parameter_is_told_apart_from_a_birth(drive):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    with torch.no_grad():
+        model[1].weight[0, 0] = torch.nan
+    found = only(loop(drive, model, [torch.randn(8, 4)] * 3, lambda m, b: m(b).mean()), "nonfinite_parameter")
+    assert (found.layer, found.words["name"], found.step) == ("1", "1.weight", 0)
+
+
+def test_nan_in_a_buffer_is_named(drive):
+    class Noise(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+            self.register_buffer("alpha_bar", torch.linspace(1, -0.5, 8))
+
+        def forward(self, x):
+            return self.lin(x) * self.alpha_bar.sqrt()[:, None]
+
+    found = only(loop(drive, Noise(), [torch.randn(8, 4)], lambda m, b: m(b).mean()))
+    assert found.words["operation"] == "sqrt"
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
+def test_half_precision_state_is_named_in_the_optimizer(drive, kind):
+    model = nn.Linear(4, 4).half()
+    optimizer = kind(model.parameters(), lr=1e-3, eps=1e-8)
+    told = loop(drive, model, [torch.randn(8, 4).half() * 1e-3] * 3, lambda m, b: m(b).square().mean(), optimizer)
+    birth = next(one for one in told if one.kind == "nonfinite_birth")
+    assert birth.words["phase"] == "optimizer"
+    assert birth.words["cause"] == "optimizer_eps_underflow"
+    assert birth.layer == ""
+    assert birth.step == 0
+
+
+def test_optimizer_birth_is_seen_right_after_the_step(drive):
+    model = nn.Linear(4, 4).half()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=1e-8)
+    driver = drive({"": model})
+    with driver:
+        model(torch.randn(8, 4).half() * 1e-3).square().mean().backward()
+        driver.scope.step = 7
+        gradients = [p.grad for p in model.parameters()]
+        assert all(bool(g.isfinite().all()) for g in gradients)
+        for handle in driver._handles[-2:]:
+            handle.remove()
+        optimizer.step()
+        driver.told += driver.scope.examine_optimizer(optimizer)
+    found = only(driver.told)
+    assert (found.words["phase"], found.step) == ("optimizer", 7)
+
+
+def test_huge_lr_is_no_eps_underflow(drive):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e38)
+    told = loop(drive, model, [torch.full((8, 4), 100.0)] * 3, lambda m, b: (m(b) * 100).mean(), optimizer)
+    birth = next(one for one in told if one.kind == "nonfinite_birth")
+    assert "cause" not in birth.words
+
+
+def test_nan_target_is_told_from_a_birth(drive):
+    target = torch.randn(8, 1)
+    target[3] = torch.nan
+    told = loop(drive, nn.Linear(4, 1), [target], lambda m, b: F.smooth_l1_loss(m(torch.randn(8, 4)), b))
+    found = only(told)
+    assert (found.words["mechanism"], found.words["cause"]) == ("nonfinite_target", "degenerate_targets")
+    assert found.words["phase"] == "loss"
+    assert "1 nan of 8" in found.words["argument"]
+
+
+def test_nan_target_in_a_loss_by_hand_is_told(drive):
+    target = torch.randn(8, 1)
+    target[3] = torch.nan
+    told = loop(drive, nn.Linear(4, 1), [target], lambda m, b: (m(torch.randn(8, 4)) - b).pow(2).mean())
+    found = only(told)
+    assert found.words["mechanism"] == "nonfinite_target"
+
+
+def test_nan_target_under_a_mask_is_a_masked_gradient(drive):
+    target = torch.randn(8, 1)
+    target[3] = torch.nan
+
+    def loss_of(model, b):
+        error = (model(torch.randn(8, 4)) - b).pow(2)
+        return torch.where(b.isnan(), torch.zeros_like(error), error).mean()
+
+    found = only(loop(drive, nn.Linear(4, 1), [target], loss_of))
+    assert (found.words["cause"], found.words["phase"]) == ("masked_nan_gradient", "backward")
+
+
+@pytest.mark.filterwarnings("ignore:.*Traceback of forward call:UserWarning", "ignore:Anomaly Detection")
+@pytest.mark.filterwarnings("ignore:Error detected in")
+@pytest.mark.parametrize("check", ["assert", "value_error", "anomaly", "distribution"])
+def test_exception_on_the_nan_itself_is_examined(drive, check):
+    class Log(nn.Module):
+        def forward(self, h):
+            return torch.log(h * 0) * 0
+
+    model = nn.Sequential(nn.Linear(4, 4), Log())
+    driver = drive({"": model})
+    with pytest.raises((AssertionError, ValueError, RuntimeError)), driver:
+        if check == "anomaly":
+            with torch.autograd.set_detect_anomaly(True):
+                (model[0](torch.randn(8, 4)) * 0).sqrt().mean().backward()
+        else:
+            out = model(torch.randn(8, 4))
+            if check == "assert":
+                assert torch.isfinite(out).all(), "not finite"
+            if check == "value_error":
+                raise ValueError("loss is nan")
+            torch.distributions.Normal(out, 1.0)
+    found = only(driver.told)
+    if check == "anomaly":
+        assert found.words["phase"] == "backward"
+        assert found.words["operation"] == "sqrt"
+    else:
+        assert (found.layer, found.words["cause"]) == ("1", "log_of_nonpositive")
+
+
+def test_exception_inside_the_forward_is_examined(drive):
+    class Policy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.distributions.Categorical(logits=self.head(x) / (x * 0))
+
+    model = Policy()
+    driver = drive({"": model})
+    with pytest.raises(ValueError, match="logits"), driver:
+        model(torch.randn(8, 4))
+    assert only(driver.told).words["cause"] == "division_by_zero"
+
+
+def test_unrelated_exception_is_not_explained(drive):
+    model = nn.Linear(4, 1)
+    driver = drive({"": model})
+    with pytest.raises(KeyError), driver:
+        loss = model(torch.randn(8, 4)).mean()
+        loss.backward()
+        raise KeyError("something else")
+    assert driver.told == []
+
+
+def test_exception_in_the_loss_reads_the_locals_of_its_frames(drive):
+    model = nn.Linear(4, 4)
+    driver = drive({"": model})
+
+    def criterion(h):
+        loss = (h * 0).log().mean()
+        if not torch.isfinite(loss):
+            raise FloatingPointError("loss is not finite")
+        return loss
+
+    with pytest.raises(FloatingPointError), driver:
+        criterion(model(torch.randn(8, 4)))
+    found = only(driver.told)
+    assert (found.words["operation"], found.words["phase"], found.layer) == ("log", "loss", None)
+
+
+def test_skipped_step_under_a_loss_scale_is_normal(drive):
+    model = nn.Linear(4, 4)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    driver = drive({"": model}, scale=2.0**127)
+    with driver:
+        h = model(torch.ones(8, 4))
+        scaler.scale((h - h.detach()).mean() * 1e6).backward()
+        assert not torch.isfinite(model.weight.grad).all()
+        driver.told += driver.scope.examine_gradients(scale=2.0**127)
+        scaler.step(optimizer)
+    assert driver.told == []
+
+
+def test_overflow_of_only_the_scaled_loss_is_normal(drive):
+    model = nn.Linear(4, 4).half()
+    driver = drive({"": model}, scale=60000.0)
+    with driver:
+        loss = (model(torch.ones(8, 4).half()) + 1).square().sum() * torch.tensor(60000.0).half()
+        assert torch.isinf(loss)
+        loss.backward()
+    assert driver.told == []
+
+
+def test_nan_forward_under_a_loss_scale_is_still_a_birth(drive):
+    model = nn.Linear(4, 4)
+    told = loop(drive, model, [torch.randn(8, 4)], lambda m, b: (m(b) * 0).log().mean() * 1024, scale=1024.0)
+    assert only(told).words["cause"] == "log_of_nonpositive"
+
+
+class Root(nn.Module):
+    def forward(self, h, *, bad):
+        return ((h * 0) if bad else (h.square() + 1)).sqrt()
+
+
+class Shared(nn.Module):
+    """Tied weights, LSTM, in-place activation, dropout, dict output."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(10, 8)
+        self.rnn = nn.LSTM(8, 8, batch_first=True)
+        self.mix = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Dropout(0.3))
+        self.root = Root()
+        self.head = nn.Linear(8, 10, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens, *, bad):
+        h = self.mix(self.rnn(self.embed(tokens))[0])
+        return {"logits": self.head(h), "extra": self.root(h, bad=bad)}
+
+
+def test_tied_recurrent_in_place_model_with_dict_output_names_the_module(drive):
+    def loss_of(model, bad):
+        out = model(torch.randint(0, 10, (4, 6)), bad=bad)
+        return out["logits"].square().mean() + out["extra"].mean()
+
+    found = only(loop(drive, Shared(), [False, True], loss_of))
+    assert (found.layer, found.words["phase"], found.words["cause"]) == ("root", "backward", "sqrt_at_zero")
+    assert found.step == 1
+
+
+def test_several_forwards_per_step_name_the_failing_one(drive):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.front = nn.Linear(4, 4)
+            self.root = Root()
+
+        def forward(self, x, *, bad=False):
+            return self.root(self.front(x), bad=bad)
+
+    told = loop(drive, Net(), [False, True],
+                lambda m, bad: sum(m(torch.randn(8, 4), bad=bad and k == 1).mean() for k in range(3)))
+    found = only(told)
+    assert (found.layer, found.words["operation"], found.step) == ("root", "sqrt", 1)
+
+
+def test_two_models_are_told_apart(drive):
+    class Bad(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.sqrt(self.lin(x) * 0)
+
+    generator, critic = nn.Linear(4, 4), Bad()
+    optimizer = torch.optim.SGD([*generator.parameters(), *critic.parameters()], lr=0.1)
+    driver = drive({"G": generator, "D": critic})
+    with driver:
+        critic(generator(torch.randn(8, 4))).mean().backward()
+        optimizer.step()
+    assert only(driver.told).layer == "D"
+
+
+def test_birth_between_two_models_is_found(drive):
+    generator, critic = nn.Linear(4, 4), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*generator.parameters(), *critic.parameters()], lr=0.1)
+    driver = drive({"G": generator, "D": critic})
+    with driver:
+        critic((generator(torch.randn(8, 4)) * 0).sqrt()).mean().backward()
+        optimizer.step()
+    found = only(driver.told)
+    assert (found.words["operation"], found.words["phase"]) == ("sqrt", "backward")
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointed_module_is_named(drive, use_reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    class Root(nn.Module):
+        def forward(self, h):
+            return (h * 0).sqrt()
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.front = nn.Linear(4, 4)
+            self.root = Root()
+
+        def forward(self, x):
+            return checkpoint(self.root, self.front(x), use_reentrant=use_reentrant)
+
+    found = only(loop(drive, Net(), [torch.randn(8, 4)], lambda m, b: m(b).mean()))
+    assert (found.layer, found.words["phase"]) == ("root", "backward")
+    assert found.words["operation"] in {"sqrt", "div"}
+
+
+def test_examinations_are_bounded(drive):
+    model = nn.Linear(4, 4)
+
+    class Frozen(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {})
+
+        def step(self):
+            pass
+
+    told = loop(drive, model, [torch.randn(8, 4)] * 6, lambda m, b: (m(b) * 0).log().mean(),
+                Frozen(model.parameters()), examinations=3)
+    assert len(told) == 3
