@@ -43,9 +43,7 @@ def test_median_mad_equals_twin_per_layer(data):
 def test_theil_sen_equals_twin(values, slope, offset):
     x = np.arange(len(values), dtype=np.float64)
     y = values + slope * x + offset
-    pairs = [
-        (y[j] - y[i]) / (x[j] - x[i]) for i in range(len(x)) for j in range(i + 1, len(x))
-    ]
+    pairs = [(y[j] - y[i]) / (x[j] - x[i]) for i in range(len(x)) for j in range(i + 1, len(x))]
     found, _ = baseline.theil_sen(x, y)
     assert found == pytest.approx(statistics.median(pairs), rel=1e-9, abs=1e-6)
 
@@ -92,7 +90,9 @@ def test_ema_equals_weighted_mean_of_the_past(values, decay):
     for value in values:
         ema.push(np.array([value]))
     weights = decay ** np.arange(len(values))[::-1]
-    assert ema.value[0] == pytest.approx(np.sum(weights * values) / weights.sum(), rel=1e-6, abs=1e-4)
+    assert ema.value[0] == pytest.approx(
+        np.sum(weights * values) / weights.sum(), rel=1e-6, abs=1e-4
+    )
 
 
 def test_ema_skips_what_was_not_measured():
@@ -134,7 +134,9 @@ def test_page_hinkley_finds_the_shift_and_is_quiet_without_one():
 def test_difference_noise_does_not_count_a_trend():
     rng = np.random.default_rng(1)
     noise = rng.normal(scale=0.1, size=2000)
-    assert baseline.difference_noise(noise + np.linspace(100, 0, 2000)) == pytest.approx(0.1, rel=0.1)
+    assert baseline.difference_noise(noise + np.linspace(100, 0, 2000)) == pytest.approx(
+        0.1, rel=0.1
+    )
 
 
 def test_robust_z_takes_no_tiny_scale_for_real():

@@ -125,6 +125,7 @@ def test_a_full_disk_sends_the_trace_to_memory_with_one_warning(tmp_path, limit_
         assert len(trace.run.warnings) == 1, trace.run.warnings
         writer.finish()
         print(trace.run.warnings[0])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     """
     done = subprocess.run(
         program(source, path, limit_bytes), capture_output=True, text=True, check=False
@@ -174,18 +175,22 @@ def test_a_folder_removed_during_the_run_sends_the_trace_to_memory(tmp_path, cap
     assert len(caplog.records) == 1
 
 
+class Failing:
+    """A connection on which some calls fail."""
+
+    def __init__(self, connection, *calls):
+        self.connection = connection
+        self.calls = calls
+
+    def __getattr__(self, name):
+        if name in self.calls:
+            raise sqlite3.OperationalError("disk I/O error")
+        return getattr(self.connection, name)
+
+
 def test_any_failure_of_the_database_is_survived_once(tmp_path, caplog):
-    class Failing:
-        def __init__(self, connection):
-            self.connection = connection
-
-        def __getattr__(self, name):
-            if name == "executemany":
-                raise sqlite3.OperationalError("disk I/O error")
-            return getattr(self.connection, name)
-
     writer = record(tmp_path / "run.ndbg", 100, is_finished=False)
-    writer._store.connection = Failing(writer._store.connection)
+    writer._store.connection = Failing(writer._store.connection, "executemany")
     for step in range(100, 400):
         writer.write_step(make_facts(RUN, step, loss=float(step)))
     trace = writer.as_trace()
@@ -193,6 +198,35 @@ def test_any_failure_of_the_database_is_survived_once(tmp_path, caplog):
     assert trace.loss.values.tolist() == [float(step) for step in range(400)]
     assert [one.id for one in trace.events] == [event(90).id]
     assert len(caplog.records) == len(trace.run.warnings) == 1
+
+
+def test_a_file_that_cannot_even_be_read_any_more_costs_what_is_in_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("neuraldbg.trace.series.LIMIT", 2048)
+    writer = record(tmp_path / "run.ndbg", 6000, is_finished=False)
+    calls = "executemany", "backup"
+    writer._store.connection = Failing(writer._store.connection, *calls)
+    for step in range(6000, 12_000):
+        writer.write_step(make_facts(RUN, step, loss=float(step)))
+    trace = writer.as_trace()
+    assert trace.step_count == 12_000
+    assert trace.facts.widths.sum() >= 5936
+    assert trace.facts.stops[-1] == 11_999
+    assert len(trace.loss) <= 2048
+    assert trace.loss.steps[-1] > 11_990
+    assert trace.settings == Settings()
+
+
+def test_another_file_in_the_place_of_the_trace_is_left_alone(tmp_path, caplog):
+    path = tmp_path / "run.ndbg"
+    writer = record(path, 100, is_finished=False)
+    path.unlink()
+    path.write_text("precious")
+    for step in range(100, 200):
+        writer.write_step(make_facts(RUN, step))
+    writer.finish()
+    assert writer.as_trace().step_count == 200
+    assert path.read_text() == "precious"
+    assert "another file has taken its place" in caplog.text
 
 
 def test_a_reader_that_holds_a_file_without_a_log_only_delays_writing(tmp_path, caplog):
@@ -413,3 +447,46 @@ def test_the_example_of_schema_version_1_still_loads():
     assert trace.facts.widths.sum() == 1300
     assert trace.facts.activation.shape[1:] == (1, 14)
     assert not trace.facts.is_exact.all()
+
+
+def test_a_reader_that_never_lets_go_costs_the_file_and_not_the_memory(
+    tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr("neuraldbg.trace.writer.PATIENCE_STEPS", 200)
+    writer = record(tmp_path / "run.ndbg", 100, is_finished=False)
+    transact = writer._store._commit
+    monkeypatch.setattr(
+        writer._store, "_commit", lambda work: transact(work if writer.path is None else held)
+    )
+    for step in range(100, 500):
+        writer.write_step(make_facts(RUN, step, loss=float(step)))
+    assert writer.path is None
+    assert writer.as_trace().loss.values.tolist() == [float(step) for step in range(500)]
+    assert len(caplog.records) == 1
+    writer.finish()
+
+
+def test_an_end_that_a_reader_holds_up_is_named(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("neuraldbg.trace.writer.PATIENCE_CALLS", 2)
+    path = tmp_path / "run.ndbg"
+    writer = record(path, 100, is_finished=False)
+    writer.flush()
+    transact = writer._store._commit
+    monkeypatch.setattr(writer._store, "_commit", lambda work: transact(held))
+    writer.finish()
+    assert caplog.messages == [f"the end of trace {str(path)!r} is lost: a reader holds it"]
+    assert not open_trace(path).is_finished
+
+
+def held(connection):
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    raise error
+
+
+def test_how_far_a_live_run_is_costs_no_commit():
+    writer = TraceWriter(None, RUN, Settings())
+    trace = writer.as_trace()
+    writer.write_step(make_facts(RUN, 7))
+    assert (trace.step_count, trace.last_step) == (1, 7)
+    assert writer._rows

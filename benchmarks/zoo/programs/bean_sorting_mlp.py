@@ -8,7 +8,7 @@ from torch import nn
 TRUTH = {
     "failures": ["exploding_gradients", "optimizer_instability", "dead_neurons"],
     "causes": ["init_too_large"],
-    "layers": ["0", "2"],
+    "layers": ["0", "2", "4"],
     "onset": [0, 0],
 }
 

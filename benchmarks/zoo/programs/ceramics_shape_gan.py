@@ -25,7 +25,7 @@ def mlp(inputs, outputs, act):
 def train(watch, fixed=False, seed=0):
     torch.manual_seed(seed)
     potter, expert = mlp(4, 2, nn.ReLU()), mlp(2, 1, nn.LeakyReLU(0.2))
-    for_potter = torch.optim.Adam(potter.parameters(), lr=2e-3, betas=(0.5, 0.9))
+    for_potter = torch.optim.Adam(potter.parameters(), lr=1e-3, betas=(0.5, 0.9))
     for_expert = torch.optim.Adam(expert.parameters(), lr=2e-3, betas=(0.5, 0.9))
     bce = nn.BCEWithLogitsLoss()
     turns = 1 if fixed else 8

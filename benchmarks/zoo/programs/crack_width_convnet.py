@@ -9,7 +9,7 @@ from torch import nn
 TRUTH = {
     "failures": ["exploding_gradients", "optimizer_instability"],
     "causes": ["init_too_large"],
-    "layers": ["layers.0", "layers.1", "layers"],
+    "layers": ["layers", "layers.0", "layers.1", "layers.2", "layers.3", "layers.4"],
     "onset": [0, 0],
 }
 

@@ -1,6 +1,6 @@
 """REINFORCE for a lift that has to choose one of five floors to wait at, given the hour; returns are not normalised.
 
-After a few updates the lift waits at the same floor around the clock, and never tries another one again.
+After a few updates the lift is certain of its choices, most of them wrong, and never tries another one again.
 """
 import torch
 from torch import nn
@@ -64,4 +64,4 @@ def train(watch, fixed=False, seed=0):
 
 
 def harmed(result):
-    return sum(result["satisfaction"][-40:]) / 40 < 4.3
+    return sum(result["satisfaction"][-40:]) / 40 < 4.6

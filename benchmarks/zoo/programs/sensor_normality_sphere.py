@@ -12,10 +12,10 @@ TRUTH = {
 
 
 class Sphere(nn.Module):
-    def __init__(self, inputs=16, out=8):
+    def __init__(self, keep, inputs=16, out=8):
         super().__init__()
         self.map = nn.Sequential(nn.Linear(inputs, 48), nn.ELU(), nn.Linear(48, 48), nn.ELU(), nn.Linear(48, out))
-        self.rebuild = nn.Linear(out, inputs)
+        self.rebuild = nn.Linear(out, inputs) if keep else None
         self.centre = nn.Parameter(torch.zeros(out))
 
     def distance(self, x):
@@ -41,9 +41,9 @@ class Objective:
 def train(watch, fixed=False, seed=0):
     torch.manual_seed(seed)
     axes = torch.randn(4, 16) / 2
-    model = Sphere()
+    model = Sphere(keep=fixed)
     objective = Objective(keep=fixed)
-    optimizer = torch.optim.Adam(model.parameters() if fixed else [*model.map.parameters(), model.centre], lr=2e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     losses = []
     with watch(model) as dbg:
         for step in range(350):

@@ -7,7 +7,7 @@ TRUTH = {
     "failures": ["numerical_error"],
     "causes": ["masked_nan_gradient"],
     "layers": ["disorder"],
-    "onset": [0, 3],
+    "onset": [0, 0],
 }
 
 

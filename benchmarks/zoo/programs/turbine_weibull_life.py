@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 TRUTH = {
-    "failures": ["numerical_error"],
+    "failures": ["numerical_error", "data_anomaly"],
     "causes": ["log_of_nonpositive", "degenerate_targets"],
     "layers": [],
     "onset": [14, 14],

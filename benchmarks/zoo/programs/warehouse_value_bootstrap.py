@@ -2,6 +2,7 @@
 
 The estimates should be below ten. They double every few updates.
 """
+import copy
 from collections import namedtuple
 
 import torch
@@ -13,7 +14,7 @@ TRUTH = {
     "layers": [],
     "onset": [0, 60],
 }
-Log = namedtuple("Log", "here next reward")
+Log = namedtuple("Log", "here next reward cleared")
 
 
 class ValueNet(nn.Module):
@@ -27,12 +28,12 @@ class ValueNet(nn.Module):
 
 
 def logged_moves(n):
-    """Moves as the night shift logged them: always from lightly to heavily loaded aisles."""
+    """Moves as the night shift logged them: always from lightly to heavily loaded aisles, full ones are cleared."""
     load = torch.rand(n, 1)
     aisle = torch.nn.functional.normalize(torch.randn(n, 6).abs(), dim=1)
     here = aisle * (0.3 + load)
     after = here * 2.2 + 0.05 * torch.randn(n, 6)
-    return Log(here, after, 0.5 * torch.rand(n))
+    return Log(here, after, here[:, 0] + 0.5 * here[:, 1:3].sum(1), after.norm(dim=1) > 1.3)
 
 
 def train(watch, fixed=False, seed=0):
@@ -40,16 +41,14 @@ def train(watch, fixed=False, seed=0):
     log = logged_moves(4000)
     values = ValueNet()
     optimizer = torch.optim.Adam(values.parameters(), lr=2e-3)
-    # the fixed program reads the day shift's log too, in which an aisle is emptied in the end
+    frozen = copy.deepcopy(values)
     losses, highest = [], []
     with watch(values) as dbg:
         for update in range(500):
             rows = torch.randint(0, len(log.here), (64,))
             here, after, reward = log.here[rows], log.next[rows], log.reward[rows]
             with torch.no_grad():
-                future = values(after)
-                if fixed:
-                    future = future.clamp(max=0.5 / (1 - 0.95)) * (after.norm(dim=1) < 1.0)
+                future = frozen(after) * ~log.cleared[rows] if fixed else values(after)
             loss = nn.functional.mse_loss(values(here), reward + 0.95 * future)
             optimizer.zero_grad()
             loss.backward()
@@ -57,6 +56,8 @@ def train(watch, fixed=False, seed=0):
             dbg.record_loss(loss.item())
             losses.append(loss.item())
             highest.append(future.abs().max().item())
+            if update % 50 == 49:
+                frozen.load_state_dict(values.state_dict())
     return {"loss": losses, "highest": highest}
 
 

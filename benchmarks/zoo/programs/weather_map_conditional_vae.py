@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 TRUTH = {
-    "failures": ["representation_collapse"],
-    "causes": ["posterior_collapse"],
+    "failures": ["representation_collapse", "objective_mismatch"],
+    "causes": ["posterior_collapse", "wrong_reduction"],
     "layers": ["posterior", "posterior.net", "posterior.net.0", "posterior.net.2"],
     "onset": [0, 60],
 }

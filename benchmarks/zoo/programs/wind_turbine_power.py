@@ -12,7 +12,7 @@ TRUTH = {
     "failures": ["optimizer_instability", "exploding_gradients", "numerical_error"],
     "causes": ["lr_too_high"],
     "layers": [],
-    "onset": [0, 10],
+    "onset": [0, 3],
 }
 
 

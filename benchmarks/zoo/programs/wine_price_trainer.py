@@ -1,5 +1,7 @@
 """Wine prices with a small Trainer. The loss settles near one, the variance of the standardised
 prices, and all wines get about the same price; a linear fit in a spreadsheet does far better."""
+import warnings
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -50,8 +52,6 @@ def cellar(n):
 
 
 def train(watch, fixed=False, seed=0):
-    import warnings
-
     warnings.filterwarnings("ignore", message="Using a target size")
     torch.manual_seed(seed)
     loader = DataLoader(TensorDataset(*cellar(1280)), batch_size=64, shuffle=True)

@@ -9,14 +9,18 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from io import StringIO
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from neuraldbg.cli import neuraldbg
 from neuraldbg.cli.doctor import examine
+from neuraldbg.cli.watch import follow
+from neuraldbg.inquiry import Inquiry, load_trace
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 COMMANDS = ("explain", "report", "export", "watch", "plugins", "doctor")
@@ -89,9 +93,7 @@ def test_explain_of_an_unknown_name_suggests(call, trace):
 
 
 def test_explain_prints_strict_json(call, trace, kit):
-    answer = json.loads(
-        call("explain", trace, "--json").stdout, parse_constant=pytest.fail
-    )
+    answer = json.loads(call("explain", trace, "--json").stdout, parse_constant=pytest.fail)
     assert list(answer) == ["schema_version", "run", "hypotheses", "events"]
     assert answer["hypotheses"][0]["cause"] == "saturating_activations"
     assert [each["id"] for each in answer["events"]] == [kit.FLAT.id, kit.GONE.id, kit.PLATEAU.id]
@@ -234,6 +236,19 @@ def test_watch_follows_a_run_to_its_end(call, record, kit, healthy_trace, tmp_pa
     lines = output.splitlines()
     assert lines[0] == "running: 5 steps, no failure found"
     assert lines[-1] == "40 steps, no failure found"
+
+
+def test_watch_redraws_on_a_terminal(record, kit, tmp_path):
+    inquiry = record(path="live.ndbg", is_finished=False, steps=5)
+    timer = threading.Timer(0.2, inquiry.writer.finish)
+    timer.start()
+    buffer = StringIO()
+    console = Console(file=buffer, force_terminal=True, width=100)
+    watched = Inquiry(load_trace(tmp_path / "live.ndbg").trace, inquiry.host)
+    follow(watched, console, 0.05, is_once=False)
+    timer.join()
+    assert "running: 5 steps" in buffer.getvalue()
+    assert "\x1b[2K" in buffer.getvalue()
 
 
 # -- plugins and doctor ------------------------------------------------------------------------

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from neuraldbg.capture.microscope import Microscope
 from neuraldbg.schema.facts import Observation
@@ -25,7 +28,7 @@ class Driver:
     told: list[Observation] = field(default_factory=list)
     examinations: int = 3
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Self:
         self.scope = Microscope(self.models, examinations=self.examinations)
         self._handles = []
         self._depth = 0
@@ -42,7 +45,7 @@ class Driver:
         torch.autograd.backward = self._watched_backward
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if error is not None:
             self.told += self.scope.examine_exception(error)
         torch.autograd.backward = self._backward
@@ -66,7 +69,9 @@ class Driver:
         return self._backward(tensors, *args, **kwargs)
 
     def _step_began(self, optimizer: Any, *_: Any) -> None:
-        gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+        gradients = [
+            p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None
+        ]
         self._finite = all(bool(torch.isfinite(g).all()) for g in gradients)
         if not self._finite:
             self.told += self.scope.examine_gradients(scale=self.scale)

@@ -195,7 +195,7 @@ class Inquiry:
         """Return what was found, as a few lines of plain text."""
         from neuraldbg.report.text import PlainText
 
-        return PlainText().render(self.diagnosis())
+        return PlainText().render(self.diagnosis()).rstrip("\n")
 
     def __repr__(self) -> str:
         try:

@@ -25,6 +25,7 @@ from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.cleared import Sentinels
 from neuraldbg.capture.gradients import OwnedParameters, ParameterBoard
 from neuraldbg.capture.inputs import InputBoard
+from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
 from neuraldbg.capture.segment import Segment, merge
 from neuraldbg.capture.statistics import Reducer
@@ -88,6 +89,8 @@ class Recorder:
         self.microscope = Microscope(self.models, sync=settings.sync)
         self.audit = Audit(self.models, self.survey, self.board, self.microscope)
         self.budget = Budget(settings.overhead)
+        self.ledger = Ledger()
+        self._first_label: int | None = None
         self.optimizers: list[OptimizerInfo] = []
         self.run = run.model_copy(
             update={
@@ -224,6 +227,8 @@ class Recorder:
         scale = self._loss_scale()
         if loss.device.type == "cpu" or self.settings.sync:
             self._pending.append(float(loss.detach()) / scale)
+        if self.ordinal < wiring.EARLY[1]:
+            self.ledger.note_loss(loss, is_scaled=self._is_scaled())
         self._observe(self.audit.before_backward(self.label, self.ordinal, loss))
         self._observe(self.microscope.before_backward(loss, scale=scale))
 
@@ -288,6 +293,8 @@ class Recorder:
         divisor = float(scale) if isinstance(scale, torch.Tensor) else 1.0
         is_finite = self.parameters.before_step(owned, divisor)
         ids = {id(t) for t in owned.tensors}
+        if self.ordinal <= wiring.EARLY[0]:
+            self.wiring.note_gradients()
         dirty, gone = self.sentinels.at_step(ids)
         self._now.is_cleared &= not dirty
         self._now.is_cleared_before_step |= gone
@@ -463,7 +470,16 @@ class Recorder:
             return
         start = perf_counter()
         step = merge(group)
+        if self._first_label is None:
+            self._first_label = self.label
+        layers_ = self.survey.layers
+        self.wiring.checkpointed |= {layers_[i].info.path for i in self.board.checkpointed}
         step.observations += self.audit.settle(self.label)
+        step.observations += self.ledger.inspect(self.label, step, optimizers=len(self.optimizers))
+        if not self._owned and step.backwards and not is_interrupted:
+            step.observations += self.wiring.unstepped(self.label)
+            if not self.wiring.has_foreign:
+                step.observations += self.ledger.unstepped(self.label, self._first_label)
         if self.audit.is_due_structure:
             self._learn_structure()
         self.run = self._run()
@@ -479,7 +495,8 @@ class Recorder:
             optimizer=step.optimizer if step.optimizer is not None else empty,
             ledger=step.ledger(),
             observations=tuple(
-                step.observations + self.wiring.inspect(self.label, self.ordinal, step.parameter)
+                step.observations
+                + self.wiring.inspect(self._first_label, self.ordinal, step.parameter)
             ),
             is_sampled=step.is_sampled,
             seconds=start - self._last_end,
@@ -514,7 +531,7 @@ class Recorder:
     @contained
     def finish(self) -> None:
         """Close the last step, whole or interrupted, with what only the end shows."""
-        self._observe(self.wiring.finish(self.label, self.ordinal))
+        self._observe(self.wiring.finish(self._first_label or 0, self.ordinal))
         if self._now.is_done or self._group or not self._now.is_empty:
             is_whole = self._now.is_done or bool(self._group)
             group = [*self._group, self._seal()]

@@ -10,6 +10,7 @@ once per step. One path serves eager and compiled code: the measuring is one lib
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 import weakref
 from time import perf_counter
@@ -110,7 +111,7 @@ class Board:
         figures: `[L, 7]` float32 whole-tensor figures (SUM ... INPUT_SIZE).
         samples: `[L, ROWS, UNITS]` float32; unused places keep NaN.
         calls: training forwards per layer since the last clear.
-        detached: layers that ran without gradients inside a training forward.
+        checkpointed: layers that ran without gradients inside a reentrant checkpoint.
         order: tapped layers in the order of their first execution.
         is_on: whether taps measure at all (one Python bool: at most two compiled graphs).
     """
@@ -124,7 +125,7 @@ class Board:
         self.is_recording_nodes = True
         self.is_in_forward = False
         self.nodes: dict[int, list[Any]] = {}
-        self.detached: set[int] = set()
+        self.checkpointed: set[int] = set()
         self.order: dict[int, None] = {}
         self.conv_shapes: set[tuple[int, ...]] = set()
         self.seconds = 0.0
@@ -132,13 +133,27 @@ class Board:
         self.on_activity: Any = None
         self.is_awaiting = False
 
+    def note_checkpointed(self, index: int) -> None:
+        """Remember a layer whose first pass is that of a reentrant checkpoint (few steps only)."""
+        if index not in self.checkpointed and _is_under_checkpoint():
+            self.checkpointed.add(index)
+
     def clear(self) -> None:
         """Start a new step: forget counts (figures are overwritten by the next forward)."""
         self.calls = [0] * len(self.calls)
         self.touched = False
         self.nodes = {}
-        self.detached = set()
         self.seconds = 0.0
+
+
+def _is_under_checkpoint() -> bool:
+    """Whether `torch.utils.checkpoint` is among the callers."""
+    frame = sys._getframe(1)  # noqa: SLF001 - reads file names only
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 class _Inert:
@@ -170,8 +185,8 @@ class Tap:
             self._compiled(output)
             return
         if not torch.is_grad_enabled():
-            if board.is_recording_nodes and board.is_in_forward:
-                board.detached.add(self.index)
+            if board.is_recording_nodes and board.is_in_forward and not in_backward():
+                board.note_checkpointed(self.index)
             return
         if threading.get_ident() != board.thread or in_backward() or module is not self.module():
             return

@@ -46,6 +46,10 @@ class Wiring:
         self._foreign: list[weakref.ref[torch.optim.Optimizer]] = []
         self._optimizers: list[tuple[weakref.ref[torch.optim.Optimizer], list[torch.Tensor]]] = []
         self._steps = 0
+        self._unstepped = 0
+        self.checkpointed: set[str] = set()
+        """Layers that ran inside a reentrant checkpoint without gradients."""
+        self._seen_gradient = np.zeros(count, dtype=bool)
 
     def is_mode_dependent(self, module: nn.Module) -> bool:
         """Whether train and eval mode differ: dropout with p > 0, or running statistics."""
@@ -70,18 +74,34 @@ class Wiring:
             for old, tensors in self._optimizers
         )
         self._optimizers.append((weakref.ref(optimizer), list(owned.tensors)))
-        if not (replaced and ordinal > 0):
+        if not (replaced and ordinal > 0) or _has_history(optimizer, owned.tensors):
             return []
         return [Observation("fresh_moments", label, words={"optimizer": type(optimizer).__name__})]
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether an optimizer without any watched parameter stepped."""
+        return bool(self._foreign)
+
+    def note_gradients(self) -> None:
+        """Remember which parameters have a gradient when an optimizer steps."""
+        for row, tensor in enumerate(self.survey.tensors):
+            if tensor.grad is not None:
+                self._seen_gradient[row] = True
+
+    def unstepped(self, label: int) -> list[Observation]:
+        """A step closed in a run in which no optimizer of watched parameters ever stepped."""
+        self._unstepped += 1
+        return self._new(list(self._stale(label))) if self._unstepped == ABSENT_STEPS else []
 
     def _row(self, tensor: torch.Tensor) -> int:
         return next((i for i, t in enumerate(self.survey.tensors) if t is tensor), -1)
 
     def inspect(self, label: int, ordinal: int, values: np.ndarray | None) -> list[Observation]:
-        """Look at a closed step.
+        """Look at a closed step; what is found acts since the first step.
 
         Args:
-            label: the step's label.
+            label: label of the run's first step.
             ordinal: its place in the run, from 0.
             values: `[P, len(ParameterStat)]` of the step.
         """
@@ -104,7 +124,7 @@ class Wiring:
         return self._new(found)
 
     def finish(self, label: int, ordinal: int) -> list[Observation]:
-        """The last look, at the end of the run."""
+        """The last look, at the end of the run; `label` is that of its first step."""
         if self._steps == 0 and ordinal < ABSENT_STEPS:
             return []
         found = [*self._left_out(label), *self._stale(label), *self._gradient_absent(label)]
@@ -156,18 +176,31 @@ class Wiring:
                 continue
             layers.setdefault(info.layer, []).append(info.name)
         for layer, names in layers.items():
+            if not self._has_gradient(names) or self._is_idle_model(layer):
+                continue
             yield Observation(
                 "parameter_not_in_optimizer",
                 label,
                 layer=layer,
-                figures={"parameters": float(len(names)), "has_gradient": float(self._has_gradient(names))},
+                figures={"parameters": float(len(names))},
                 words={"cause": "parameters_not_in_optimizer", "names": ", ".join(names[:4])},
             )
 
+    def _is_idle_model(self, layer: str) -> bool:
+        """Whether the layer is of one of several models of which nothing is ever stepped."""
+        if len(self.models) == 1:
+            return False
+        prefix = layer.split(".", 1)[0]
+        return not any(
+            self._ever_owned[row]
+            for row, info in enumerate(self.survey.parameters)
+            if info.layer.split(".", 1)[0] == prefix
+        )
+
     def _has_gradient(self, names: list[str]) -> bool:
         return any(
-            tensor.grad is not None
-            for info, tensor in zip(self.survey.parameters, self.survey.tensors, strict=True)
+            self._seen_gradient[row]
+            for row, info in enumerate(self.survey.parameters)
             if info.name in names
         )
 
@@ -234,7 +267,12 @@ class Wiring:
                 never = bool(self._absent[row] >= ABSENT_STEPS and not self._ever_present[row])
                 layers.setdefault(info.layer, []).append(never)
         for layer, flags in layers.items():
-            if flags and all(flags):
+            if not (flags and all(flags)):
+                continue
+            if layer in self.checkpointed:
+                words = {"cause": "checkpoint_without_input_grad"}
+                yield Observation("reentrant_checkpoint", label, layer=layer, words=words)
+            else:
                 yield Observation("gradient_absent", label, layer=layer)
 
     def _identical_rows(self) -> dict[str, nn.Module]:
@@ -249,12 +287,13 @@ class Wiring:
         for path, module in self._identical.items():
             if _has_identical_rows(module):
                 weight = module.weight
-                is_zero = not bool(torch.count_nonzero(weight.detach()))  # type: ignore[arg-type]
+                if not bool(torch.count_nonzero(weight.detach())):  # type: ignore[arg-type]
+                    continue  # all zero: told apart by _zero_factors
                 yield Observation(
                     "identical_rows",
                     label,
                     layer=path,
-                    figures={"rows": float(weight.shape[0]), "is_zero": float(is_zero)},  # type: ignore[index, union-attr]
+                    figures={"rows": float(weight.shape[0])},  # type: ignore[index, union-attr]
                     words={"cause": "symmetric_init"},
                 )
 
@@ -278,6 +317,18 @@ class Wiring:
                 figures={"layers": float(len(set(blocked)))},
                 words={"cause": "blocked_zero_init"},
             )
+
+
+def _has_history(optimizer: torch.optim.Optimizer, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the optimizer brings state of earlier steps, as after `load_state_dict`."""
+    for tensor in tensors[:4]:
+        state = optimizer.state.get(tensor) or {}
+        step = state.get("step")
+        if step is None and state.get("momentum_buffer") is not None:
+            return True
+        if step is not None and float(step) > 0:
+            return True
+    return False
 
 
 def _depends_on_mode(module: nn.Module) -> bool:

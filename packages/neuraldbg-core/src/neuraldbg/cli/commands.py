@@ -130,9 +130,14 @@ def doctor(*, is_json: bool) -> None:
 
 
 def _load(trace: Path) -> Inquiry:
+    from neuraldbg.errors import TraceError
     from neuraldbg.inquiry import load_trace
 
-    inquiry = load_trace(trace)
+    try:
+        inquiry = load_trace(trace)
+    except TraceError as error:
+        message = str(error)
+        raise TraceError(message if str(trace) in message else f"{trace}: {message}") from error
     for problem in inquiry.trace.problems:
         click.echo(f"Warning: {trace} is damaged: {problem}", err=True)
     return inquiry

@@ -59,7 +59,9 @@ class ExplodingGradient:
         usable = np.where(np.isfinite(logs), logs, np.nan)
         z = self._past.score(usable, LOG_FLOOR)
         middle = self._past.middle
-        jumped = (z > JUMP_Z) & (usable - middle > np.log(JUMP_RATIO)) & (self._past.count > WARM_UP)
+        jumped = (
+            (z > JUMP_Z) & (usable - middle > np.log(JUMP_RATIO)) & (self._past.count > WARM_UP)
+        )
         large = ((norm > self._threshold) | jumped) & ~broken
         self._past.push(np.where(jumped, np.nan, usable))
         skipped = facts.ledger.skipped > 0

@@ -180,7 +180,11 @@ class LossCurve:
         if swing > OSCILLATION and noise > 0.2 * level:
             evidence = {"oscillation": swing, "noise": noise, "level": level}
             yield from self._state(
-                OptimizerHealth.LOSS_SPIKE, int(steps[0]), int(steps[-1]), evidence, Severity.WARNING
+                OptimizerHealth.LOSS_SPIKE,
+                int(steps[0]),
+                int(steps[-1]),
+                evidence,
+                Severity.WARNING,
             )
 
 

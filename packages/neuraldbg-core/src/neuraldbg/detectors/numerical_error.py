@@ -53,7 +53,6 @@ class NumericalError:
         if not self._is_weight_told and len(facts.parameter):
             size = facts.parameter[:, ParameterStat.WEIGHT_MAX]
             broken = ~np.isfinite(size) & ~np.isnan(facts.parameter[:, ParameterStat.WEIGHT_RMS])
-            broken &= np.isinf(size) | np.isnan(size)
             if broken.any():
                 self._is_weight_told = True
                 info = facts.run.parameters[int(np.flatnonzero(broken)[0])]

@@ -14,6 +14,8 @@ from neuraldbg.schema.vocabulary import ActivationHealth, EventType, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
@@ -44,14 +46,15 @@ class Saturation:
             ActivationHealth.NORMAL.value,
             ActivationHealth.SATURATED.value,
         )
-        self._bounded = np.array(
-            [bool(x.activation) and str(x.activation).lower() not in ONE_SIDED for x in run.layers],
-            dtype=bool,
-        )
+        self._run = run
+        self._bounded = _bounded(run)
         self._flat = Transitions(kind, tuple(layer.path for layer in run.layers))
 
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
         """Compare every bounded layer's flat share with the threshold."""
+        if facts.run is not self._run:
+            self._run = facts.run
+            self._bounded = _bounded(facts.run)[: len(self._flat.names)]
         count = len(self._bounded)
         if not facts.is_sampled or len(facts.activation) < count or not self._bounded.any():
             return ()
@@ -68,3 +71,11 @@ class Saturation:
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""
         return self._flat.close()
+
+
+def _bounded(run: RunInfo) -> NDArray[np.bool_]:
+    """Return `[L]`: layers whose activation is known to saturate. Known after the first step."""
+    return np.array(
+        [bool(x.activation) and str(x.activation).lower() not in ONE_SIDED for x in run.layers],
+        dtype=bool,
+    )

@@ -60,6 +60,9 @@ class DetectorRunner:
         self._count = 0
         self._reported = 0
         self._step = 0
+        self._told: set[str] = set()
+        self.fresh: tuple[SemanticEvent, ...] = ()
+        """Events of the last call that no earlier call had returned."""
         self._running: list[_Running] = []
         for plugin, kind in host.owned_detectors():
             try:
@@ -110,7 +113,10 @@ class DetectorRunner:
             found |= {event.id: event for event in kept if event is not None}
         if failed:
             self._running = [one for one in self._running if one not in failed]
-        return list(found.values()) + self._failures()
+        events = list(found.values()) + self._failures()
+        self.fresh = tuple(event for event in events if event.id not in self._told)
+        self._told.update(event.id for event in self.fresh)
+        return events
 
     def _failures(self) -> list[SemanticEvent]:
         """Return failures that no event has told yet."""

@@ -45,7 +45,9 @@ class CauseAssessor(Protocol):
         ...
 
 
-def link(layer: str | None, step: int | None, mechanism: str, event: str | None = None) -> CausalLink:
+def link(
+    layer: str | None, step: int | None, mechanism: str, event: str | None = None
+) -> CausalLink:
     """Return one link of a causal chain."""
     return CausalLink(layer=layer, step=step, mechanism=mechanism, event=event)
 

@@ -30,7 +30,10 @@ MECHANISMS = {
     ("optimizer_instability", "activation_regime_shift"): "large steps moved the layer's weights",
     ("numerical_error", "gradient_health_transition"): "gradients of what is not finite are not",
     ("numerical_error", "optimizer_instability"): "a loss of what is not finite is not",
-    ("gradient_health_transition", "gradient_health_transition"): "the gradient passed from one to the other",
+    (
+        "gradient_health_transition",
+        "gradient_health_transition",
+    ): "the gradient passed from one to the other",
 }
 
 
@@ -76,7 +79,9 @@ def _trigger(
     for (kind, layer), earlier in recent.items():
         if not 0 <= event.step - earlier.step <= window or earlier.id == event.id:
             continue
-        if (kind, str(event.event_type)) not in MECHANISMS or not _can_reach(flow, kind, layer, event):
+        if (kind, str(event.event_type)) not in MECHANISMS or not _can_reach(
+            flow, kind, layer, event
+        ):
             continue
         if best is None or (earlier.step, earlier.confidence) > (best.step, best.confidence):
             best = earlier

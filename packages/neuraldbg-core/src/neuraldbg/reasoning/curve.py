@@ -24,8 +24,15 @@ STUCK = 0.08
 class Curve:
     """One loss series, `[T]`, with lazily computed readings. Steps are labels."""
 
-    def __init__(self, steps: Array, values: Array) -> None:
-        """Keep the series. Values that are not finite stay in place: they are findings."""
+    def __init__(self, steps: Array, values: Array, ignorant: float = float("nan")) -> None:
+        """Keep the series. Values that are not finite stay in place: they are findings.
+
+        Args:
+            steps: `[T]`, labels.
+            values: `[T]`.
+            ignorant: Loss of the best constant answer; NaN: unknown.
+        """
+        self.ignorant = ignorant
         self.steps = np.asarray(steps, dtype=np.int64)
         self.values = np.asarray(values, dtype=np.float64)
 
@@ -65,10 +72,14 @@ class Curve:
 
     @cached_property
     def noise(self) -> float:
-        """Noise from step to step in the second half; 0 for very short runs."""
-        tail = self.finite[len(self.finite) // 2 :]
-        noise = difference_noise(tail)
-        return noise if np.isfinite(noise) else 0.0
+        """Noise from step to step: the second lowest over the quarters of the run; 0 where short.
+
+        A part that explodes has no noise to speak of, and the very calm end of a converged run is
+        no yardstick for its beginning.
+        """
+        parts = [part for part in np.array_split(self.finite, 4) if len(part) >= 3]
+        noises = sorted(difference_noise(part) for part in parts)
+        return noises[min(1, len(noises) - 1)] if noises else 0.0
 
     @cached_property
     def start(self) -> float:
@@ -76,6 +87,13 @@ class Curve:
         if not len(self.finite):
             return float("nan")
         return float(np.median(self.finite[: 3 if len(self.finite) >= 20 else 1]))
+
+    @cached_property
+    def origin(self) -> float:
+        """Level from which progress counts."""
+        if np.isfinite(self.ignorant) and not self.is_signed:
+            return float(min(self.start, self.ignorant))
+        return self.start
 
     @cached_property
     def first(self) -> float:
@@ -107,7 +125,10 @@ class Curve:
 
     @cached_property
     def progress(self) -> float:
-        """Share of the way from the start to the floor that the run ended with; negative: worse.
+        """Share of the way from its origin to the floor that the run ended with; negative: worse.
+
+        The origin is the start, or what a constant answer scores where that is known and lower: to
+        get from a wild start down to chance is no learning.
 
         The floor is 0 for losses that stay above it; for others it is the end itself, and progress
         is 1 where the fall exceeds ten times the noise, in proportion below.
@@ -120,20 +141,20 @@ class Curve:
         return self._share(self.best)
 
     def _share(self, level: float) -> float:
-        gain = self.start - level
+        gain = self.origin - level
         if not np.isfinite(gain):
             return 0.0
         if self.is_signed:
             scale = max(10 * self.noise, 1e-12)
             return float(np.clip(gain / scale, -1.0, 1.0))
-        return float(gain / max(abs(self.start), 1e-12))
+        return float(gain / max(abs(self.origin), 1e-12))
 
     @cached_property
     def learned(self) -> bool:
         """Whether the run ended clearly below its start."""
         if not self or self.is_broken:
             return False
-        beyond_noise = self.start - self.end > 2 * self.noise / np.sqrt(max(self.width, 1))
+        beyond_noise = self.origin - self.end > 2 * self.noise / np.sqrt(max(self.width, 1))
         return bool(self.progress > LEARNED and beyond_noise)
 
     @cached_property
@@ -151,7 +172,9 @@ class Curve:
         low = min(self.start, self.best)
         rise = self.end - low
         factor = 2.0 if not self.is_signed else 0.0
-        return bool(rise > max(6 * self.noise, (factor - 1) * abs(low)) and self.end > 1.2 * self.start)
+        return bool(
+            rise > max(6 * self.noise, (factor - 1) * abs(low)) and self.end > 1.2 * self.start
+        )
 
     @cached_property
     def is_falling(self) -> bool:
@@ -159,7 +182,9 @@ class Curve:
         tail = self.finite[-max(len(self.finite) // 3, 8) :]
         slope, _ = theil_sen(np.arange(len(tail)), tail)
         gain = -slope * len(tail)
-        return bool(gain > max(0.05 * abs(self.end), 2 * self.noise / np.sqrt(max(len(tail) / 4, 1))))
+        return bool(
+            gain > max(0.05 * abs(self.end), 2 * self.noise / np.sqrt(max(len(tail) / 4, 1)))
+        )
 
     def level(self, first: int, last: int) -> float:
         """Return the median of the finite values with index in [first, last); NaN: none."""

@@ -162,8 +162,14 @@ def _departure(
             onset = _onset(z, int(row))
             level = float(np.nanmedian(values[row:]))
             return Departure(
-                onset, column, stat, float(np.nanmedian(after)), usual, level,
-                is_lasting=True, is_drift=int(row) - onset > 8,
+                onset,
+                column,
+                stat,
+                float(np.nanmedian(after)),
+                usual,
+                level,
+                is_lasting=True,
+                is_drift=int(row) - onset > 8,
             )
     worst = int(outside[0])
     if len(outside) > max(3, len(z) // 50):

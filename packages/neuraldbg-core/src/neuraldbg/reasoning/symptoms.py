@@ -81,14 +81,15 @@ def dead_layers(view: CaseView, share: float = 0.95) -> list[Dead]:
         row = view.flow.row[layer.path]
         if layer.activation not in RECTIFIERS or not len(silent):
             continue
-        tail = silent[-max(5, len(silent) // 10) :, row]
-        if np.isnan(tail).all():
+        ended = float(view.late(silent[:, row]))
+        if not ended >= share:
             continue
-        ended = float(np.nanmedian(tail))
-        if ended < share:
-            continue
-        shut = zeros[:, row] if not _is_before(layer) else (highest[:, row] <= 0).astype(float)
-        first = _first_for_good(np.where(np.isnan(shut), np.nan, shut), 0.97 * share)
+        if _is_before(layer):
+            top = highest[:, row]
+            shut = np.where(np.isnan(top), np.nan, (top <= 0).astype(float))
+        else:
+            shut = zeros[:, row]
+        first = _first_for_good(shut, 0.97 * share)
         if first is None:
             first = _first_for_good(silent[:, row], share)
         if first is None:
@@ -144,7 +145,9 @@ def gradient_depth(view: CaseView, *, late: bool = False) -> Depth | None:
     top = float(np.nanmax(rms[-3:]))
     first = float(rms[usable][0])
     return Depth(
-        tuple(x.path for x in layers), tuple(float(v) for v in rms), slope,
+        tuple(x.path for x in layers),
+        tuple(float(v) for v in rms),
+        slope,
         first / top if top > 0 else 1.0,
     )
 
@@ -214,13 +217,9 @@ def initial_scales(view: CaseView) -> list[Scale]:
 
 
 def chance_loss(view: CaseView) -> float | None:
-    """Return log(classes) where the main loss is a cross-entropy over known classes."""
-    for note in view.observations.get("loss_function", []):
-        classes = note.figures.get("classes", 0.0)
-        name = note.words.get("name", "").lower()
-        if classes >= 2 and ("cross" in name or "nll" in name or "log_softmax" in name):
-            return float(np.log(classes))
-    return None
+    """Return the loss at chance where the main loss is a cross-entropy over known classes."""
+    chance = view.objective.ignorant
+    return chance if view.objective.is_classification and np.isfinite(chance) else None
 
 
 def is_own_target(view: CaseView) -> bool:

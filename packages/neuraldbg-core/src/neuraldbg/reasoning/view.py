@@ -11,6 +11,7 @@ import numpy as np
 
 from neuraldbg.reasoning.curve import Curve
 from neuraldbg.reasoning.flow import Flow
+from neuraldbg.reasoning.objective import Objective, objective_of
 from neuraldbg.schema.facts import (
     ActivationStat,
     GradState,
@@ -63,7 +64,12 @@ class CaseView:
     def curve(self) -> Curve:
         """The main loss."""
         series = self.trace.loss
-        return Curve(series.steps, series.values)
+        return Curve(series.steps, series.values, self.objective.ignorant)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What the main loss is."""
+        return objective_of(self.trace)
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
@@ -122,8 +128,10 @@ class CaseView:
     @cached_property
     def step_size(self) -> Array:
         """Median update ratio over matrices, `[T]`."""
-        return quiet(np.nanmedian, self.update_ratio, axis=1) if self.matrix_rows.size else np.full(
-            len(self.steps), np.nan
+        return (
+            quiet(np.nanmedian, self.update_ratio, axis=1)
+            if self.matrix_rows.size
+            else np.full(len(self.steps), np.nan)
         )
 
     @cached_property

@@ -165,7 +165,7 @@ def _update_ratio(facts: FactTable, run: RunInfo, layers: Sequence[str]) -> Floa
     return values
 
 
-def _heatmap(  # the parts of one picture, each from another place
+def _heatmap(
     title: str,
     note: str,
     scale: Scale,
@@ -175,22 +175,7 @@ def _heatmap(  # the parts of one picture, each from another place
     layers: tuple[str, ...],
     cuts: NDArray[np.int64],
 ) -> Heatmap:
-    bad = bad | np.isinf(values)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shown = np.log10(values) if scale.is_log else np.asarray(values, dtype=np.float64)
-    # A zero has no logarithm: it takes the lowest level instead of vanishing from the picture.
-    zero = (values == 0) if scale.is_log else np.zeros_like(bad)
-    shown = np.where(np.isfinite(shown), shown, np.nan)
-    means, zeros, bads = (_binned(each, cuts) for each in (shown, zero, bad))
-    seen = means[np.isfinite(means)]
-    low = scale.low if scale.low is not None else float(seen.min(initial=np.inf))
-    high = scale.high if scale.high is not None else float(seen.max(initial=-np.inf))
-    low, high = (low, high) if np.isfinite([low, high]).all() else (0.0, 1.0)
-    span = (high - low) or 1.0
-    unit = np.nan_to_num(np.clip((means - low) / span, 0, 1))
-    levels = np.where(np.isfinite(means), 1 + np.round(unit * (TOP - 1)), ABSENT)
-    levels = np.where((levels == ABSENT) & (zeros > 0), 1, levels)
-    levels = np.where(bads > 0, NONFINITE, levels).astype(np.uint8).T
+    levels, low, high = _levels(scale, values, bad | np.isinf(values), cuts)
     kept = [bool(row.any()) for row in levels]
     return Heatmap(
         title,
@@ -203,6 +188,28 @@ def _heatmap(  # the parts of one picture, each from another place
         high,
         scale.is_log,
     )
+
+
+def _levels(
+    scale: Scale, values: Floats, bad: NDArray[np.bool_], cuts: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], float, float]:
+    """Return levels `[R, C]` of values `[T, R]`, and the values of the lowest and the highest."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shown = np.log10(values) if scale.is_log else np.asarray(values, dtype=np.float64)
+    # A zero has no logarithm: it takes the lowest level instead of vanishing from the picture.
+    zero = (values == 0) if scale.is_log else np.zeros_like(bad)
+    shown = np.where(np.isfinite(shown), shown, np.nan)
+    means, zeros, bads = (_binned(each, cuts) for each in (shown, zero, bad))
+    seen = means[np.isfinite(means)]
+    low = scale.low if scale.low is not None else float(seen.min(initial=np.inf))
+    high = scale.high if scale.high is not None else float(seen.max(initial=-np.inf))
+    low, high = (low, high) if np.isfinite([low, high]).all() else (0.0, 1.0)
+    # Where all values are the same, the middle of the scale says so better than an end.
+    unit = (means - low) / (high - low) if high > low else np.where(np.isnan(means), np.nan, 0.5)
+    unit = np.nan_to_num(np.clip(unit, 0, 1))
+    levels = np.where(np.isfinite(means), 1 + np.round(unit * (TOP - 1)), ABSENT)
+    levels = np.where((levels == ABSENT) & (zeros > 0), 1, levels)
+    return np.where(bads > 0, NONFINITE, levels).astype(np.uint8).T, low, high
 
 
 def _binned(values: NDArray[np.generic], cuts: NDArray[np.int64]) -> Floats:

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from neuraldbg.causes import UNKNOWN, words
 from neuraldbg.report.aquarium import plain, sentence
-from neuraldbg.report.chart import chart, marks, thinned
+from neuraldbg.report.chart import Chart, chart, marks, thinned
 from neuraldbg.report.diagnosis import Diagnosis, place, shortened
 from neuraldbg.report.graph import causal_graph
 from neuraldbg.report.heatmap import Heatmap, heatmaps
@@ -42,14 +42,15 @@ class Html:
     def render(self, diagnosis: Diagnosis) -> str:
         """Return the page. It loads nothing, and a policy in its head forbids it to."""
         maps = heatmaps(diagnosis.trace)
+        facts = _facts(diagnosis, maps)
         return _template("page.html.j2").render(
-            _facts(diagnosis, maps),
+            facts,
             css=_asset("page.css"),
             plot_css=_asset("uPlot.min.css"),
             plot_js=_asset("uPlot.iife.min.js"),
             plot_license=_asset("uPlot.LICENSE.txt"),
             js=_asset("page.js"),
-            data=_data(diagnosis, maps),
+            data=_data(diagnosis, maps, facts["chart"]),
         )
 
 
@@ -135,10 +136,9 @@ def _picture(map_: Heatmap, events: tuple[SemanticEvent, ...]) -> Picture:
     )
 
 
-def _data(diagnosis: Diagnosis, maps: list[Heatmap]) -> str:
+def _data(diagnosis: Diagnosis, maps: list[Heatmap], main: Chart | None) -> str:
     """Return what the script reads, as JSON that is safe inside a `script` element."""
     trace = diagnosis.trace
-    main = chart(trace.loss, ())
     data = {
         "curves": [
             *(_curve(name, series) for name, series in trace.losses.items()),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +31,8 @@ from neuraldbg.schema.run import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Cells = Mapping[tuple[str | None, IntEnum], float]
-"""Figures by (name of the row, column); None as the name means all rows."""
+Cells = Mapping[tuple[Any, Any], float]
+"""Figures by (name of the row, member of the enum of columns); None means all rows."""
 
 ACTIVATION = {
     ActivationStat.CALLS: 1.0,

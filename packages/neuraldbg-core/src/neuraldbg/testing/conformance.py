@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.plugins.host import check_detector_class
-from neuraldbg.schema.facts import LedgerFacts, StepFacts
+from neuraldbg.schema.facts import (
+    ActivationStat,
+    InputStat,
+    LedgerFacts,
+    ParameterStat,
+    StepFacts,
+)
 from neuraldbg.schema.run import RunInfo
 from neuraldbg.settings import Settings
 from neuraldbg.testing.build import make_facts, make_run
@@ -119,14 +125,18 @@ def _of_nan() -> list[StepFacts]:
 
 
 def _of_inf() -> list[StepFacts]:
+    """Return steps whose sizes are infinite; shares, counts and states cannot be."""
+    sizes = [ActivationStat.RMS, ActivationStat.MAX, ActivationStat.INPUT_RMS]
+    norms = [ParameterStat.GRAD_NORM, ParameterStat.WEIGHT_RMS, ParameterStat.WEIGHT_MAX]
+    cells = {(None, column): float("inf") for column in sizes}
+    parameter = {(None, column): float("inf") for column in norms}
+    inputs = {(None, InputStat.RMS): float("inf"), (None, InputStat.INF): 1.0}
+    run = make_run()
     return [
-        replace(
-            facts,
-            losses={"loss": float("inf")},
-            activation=np.full_like(facts.activation, np.inf),
-            parameter=np.where(np.arange(9) == 1, 0, -np.inf).astype(np.float32)[None].repeat(4, 0),
+        make_facts(
+            run, step, loss=float("inf"), activation=cells, parameter=parameter, inputs=inputs
         )
-        for facts in steps_of("healthy")
+        for step in range(80)
     ]
 
 

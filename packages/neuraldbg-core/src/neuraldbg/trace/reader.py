@@ -42,6 +42,10 @@ class Source(Protocol):
         """Return a value that differs whenever `section` may have changed."""
         ...
 
+    def end(self) -> tuple[int, int | None] | None:
+        """Return how many steps there are and the label of the last; None: read and see."""
+        ...
+
     def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Lend a connection."""
         ...
@@ -61,6 +65,9 @@ class FileSource:
     def revision(self, section: str) -> Hashable:  # noqa: ARG002 - a file changes as a whole
         """Return sizes and times of the file and its log."""
         return _signature(self._path), _signature(Path(f"{self._path}-wal"))
+
+    def end(self) -> None:
+        """Leave it to what is read."""
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -197,12 +204,17 @@ class Trace:
     @property
     def step_count(self) -> int:
         """How many steps were recorded."""
-        return self._section("facts_end", _read_end)[0]
+        return self._end[0]
 
     @property
     def last_step(self) -> int | None:
         """Label of the last recorded step."""
-        return self._section("facts_end", _read_end)[1]
+        return self._end[1]
+
+    @property
+    def _end(self) -> tuple[int, int | None]:
+        known = self._source.end()
+        return self._section("end", _read_end) if known is None else known
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -243,9 +255,7 @@ def _read_head(connection: sqlite3.Connection, problems: list[str]) -> _Head:
         run = RunInfo.model_validate(json.loads(found["run"]))
         settings = Settings.model_validate(json.loads(found["settings"]))
     except (KeyError, ValueError) as error:
-        raise TraceError(
-            f"the trace is damaged: its description of the run is gone: {error!r}"
-        ) from error
+        raise TraceError(f"damaged trace: its description of the run is gone: {error!r}") from error
     return _Head(run, settings, found.get("exception"), "finished" in found)
 
 
@@ -275,7 +285,9 @@ def _read_observations(
 def _read_series(
     connection: sqlite3.Connection, problems: list[str]
 ) -> dict[str, Mapping[str, Series]]:
-    names = _select(connection, "SELECT id, kind, name, stride FROM series ORDER BY id", "series", problems)
+    names = _select(
+        connection, "SELECT id, kind, name, stride FROM series ORDER BY id", "series", problems
+    )
     query = (
         "SELECT series, size, check_sum, first_step, stride, steps, figures FROM chunk "
         "ORDER BY series, part"

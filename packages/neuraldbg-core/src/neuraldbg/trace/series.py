@@ -20,6 +20,7 @@ CHUNK = 512
 LIMIT = 131_072
 """Values up to which a series is exact, and never exceeds. Heuristic: 0.5 to 2 MB per series."""
 
+NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
 UPSERT = "INSERT OR REPLACE INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 SELECT = "SELECT size, check_sum, first_step, stride, steps, figures FROM chunk"
 
@@ -97,7 +98,8 @@ class SeriesWriter:
             f"{SELECT} WHERE series = ? AND part < ? ORDER BY part",
             (self.identity, self._tail.part),
         )
-        parts = [decode_chunk(Chunk(*row)) for row in cursor]
+        # Empty where a file was lost that could not even be read any more.
+        parts = [decode_chunk(Chunk(*row)) for row in cursor] or [NOTHING]
         steps = np.concatenate([part[0] for part in parts])[0::2]
         values = halve(np.concatenate([part[1] for part in parts]))
         connection.execute("DELETE FROM chunk WHERE series = ?", (self.identity,))

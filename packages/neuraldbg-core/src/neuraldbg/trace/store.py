@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 from neuraldbg.trace import schema
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from neuraldbg.schema.run import RunInfo
@@ -49,6 +49,7 @@ class Store:
         self.path = path
         self._on_trouble = on_trouble
         self._inode = 0
+        self._process = os.getpid()
         if path is None:
             self.connection = _in_memory()
             return
@@ -76,7 +77,7 @@ class Store:
                 raise Busy from error
             if self.path is None:
                 raise
-            self._fall_back(error)
+            self.fall_back(error)
             return self._commit(work)
 
     def _commit(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -91,7 +92,7 @@ class Store:
             raise
         return result
 
-    def _fall_back(self, error: Exception) -> None:
+    def fall_back(self, error: Exception) -> None:
         """Go on in memory, with everything that the file holds."""
         memory = schema.connect(":memory:")
         try:
@@ -128,6 +129,8 @@ class Store:
 
     def close_file(self) -> None:
         """Leave a file that is complete in itself, without a write-ahead log beside it."""
+        if os.getpid() != self._process:
+            return
         with contextlib.suppress(*DISK_ERRORS):
             self.connection.execute("PRAGMA journal_mode = DELETE")
         with contextlib.suppress(*DISK_ERRORS):

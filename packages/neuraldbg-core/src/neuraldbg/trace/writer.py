@@ -34,6 +34,10 @@ DELAY_S = 0.5
 """A commit comes at most this late ..."""
 DELAY_STEPS = 64
 """... or after this many steps."""
+PATIENCE_STEPS = 4_096
+"""Steps that wait for a reader that holds the file, before the file is given up."""
+PATIENCE_CALLS = 20
+"""Times 0.2 s that the end of a run waits for such a reader."""
 SERIES = 512
 """Names of losses and metrics at most: names made up per step must not fill the memory."""
 OBSERVATIONS = 64
@@ -62,7 +66,8 @@ class TraceWriter:
         self._warnings: list[str] = []
         self._is_closed = False
         self._run = run
-        self._meta: dict[str, str] = {"settings": codec.to_json(settings)}
+        self._settings = codec.to_json(settings)
+        self._meta: dict[str, str] = {"settings": self._settings}
         self._retention = facts.Retention()
         self._rows: list[facts.Row] = []
         self._layouts: dict[int, Layout] = {}
@@ -96,6 +101,7 @@ class TraceWriter:
     def _warn(self, sentence: str) -> None:
         logger.warning(sentence)
         self._warnings.append(sentence)
+        self._meta["settings"] = self._settings
         self.write_run(self._run)
 
     @property
@@ -189,13 +195,16 @@ class TraceWriter:
             if self._is_off:
                 return
             self._last_commit_s = time.perf_counter()
-            with contextlib.suppress(Busy):
+            try:
                 self._commit()
                 while self._retention.is_due:
                     self._decimate()
                 for key, writer in self._series.items():
                     if writer.is_full:
                         self._series[key] = self._store.transact(writer.halved)
+            except Busy as error:
+                if len(self._rows) >= PATIENCE_STEPS:
+                    self._store.fall_back(error)
 
     def _commit(self) -> None:
         is_file = self._store.path is not None
@@ -248,7 +257,12 @@ class TraceWriter:
                 self._meta["exception"] = _describe(exception)
             self._meta["finished"] = json.dumps(obj=True)
             self._revisions["head"] += 1
-            self.flush()
+            for _ in range(PATIENCE_CALLS):
+                self.flush()
+                if not self._meta:
+                    break
+            else:
+                logger.warning("the end of trace %r is lost: a reader holds it", str(self.path))
             self._is_closed = True
             if self._store.path is not None:
                 self._finalizer()
@@ -264,6 +278,10 @@ class TraceWriter:
     def revision(self, section: str) -> Hashable:
         """Return a value that differs whenever `section` may have changed."""
         return self._revisions[section], self._revisions["facts"] if section == "series" else 0
+
+    def end(self) -> tuple[int, int | None]:
+        """Return how many steps there are, and the label of the last one."""
+        return self._retention.count, self._retention.last_step
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -4,24 +4,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture.microscope.provenance import (
-    Birth,
-    Leaf,
-    OutOfTimeError,
-    Provenance,
-    as_masked,
-    order,
-    origin,
-    thrown_away,
-    watching,
-)
+from neuraldbg.capture.microscope.origin import Birth, Leaf, as_masked, order, origin, thrown_away
+from neuraldbg.capture.microscope.provenance import OutOfTimeError, Provenance, watching
 from neuraldbg.capture.microscope.rerun import (
     Forward,
     Paths,
@@ -53,9 +44,7 @@ class Outcome:
     births: list[Birth] = field(default_factory=list)
 
 
-def rerun(
-    forward: Forward, paths: Paths, seconds: float, *, is_backward: bool = False
-) -> Outcome:
+def rerun(forward: Forward, paths: Paths, seconds: float, *, is_backward: bool = False) -> Outcome:
     """Run a recorded forward again, and its backward from the recorded gradients if asked.
 
     The gradients that arrived at the outputs must be finite for a backward to be worth it.
@@ -80,8 +69,11 @@ def rerun(
                 if is_backward:
                     _backward(mode, forward, module, outputs, copies, outcome)
         except OutOfTimeError:
-            outcome.is_complete, outcome.note = False, "the time limit of the examination was reached"
-        except Exception as error:  # noqa: BLE001 - the user's own exception, met again
+            outcome.is_complete, outcome.note = (
+                False,
+                "the time limit of the examination was reached",
+            )
+        except Exception as error:  # noqa: BLE001
             outcome.error = error
         outcome.births, outcome.failure = mode.births, mode.failure
         if outcome.source is None:
@@ -100,7 +92,9 @@ def _leaves(module: nn.Module) -> dict[int, tuple[str, str]]:
     return named
 
 
-def _forward_source(mode: Provenance, outputs: Sequence[Tensor], args: Any, kwargs: Any) -> Birth | Leaf | None:
+def _forward_source(
+    mode: Provenance, outputs: Sequence[Tensor], args: Any, kwargs: Any
+) -> Birth | Leaf | None:
     with torch.no_grad():
         found = [(t, state) for t in outputs if (state := flags(t))]
     sources = [origin(mode.source(t.detach(), state)) for t, state in found]
@@ -111,29 +105,44 @@ def _forward_source(mode: Provenance, outputs: Sequence[Tensor], args: Any, kwar
         open_births = [b for b in mode.births if not b.is_deliberate and b.phase == "forward"]
         if open_births:
             return origin(open_births[-1])
-        broken = [leaf for value in tensors_of((args, kwargs)) if (state := flags(value))
-                  for leaf in [mode.source(value, state)]]
+        broken = [
+            leaf
+            for value in tensors_of((args, kwargs))
+            if (state := flags(value))
+            for leaf in [mode.source(value, state)]
+        ]
         return broken[0] if broken else None
     return None
 
 
 def _backward(
-    mode: Provenance, forward: Forward, module: nn.Module, outputs: Sequence[Tensor], copies: Sequence[Tensor],
+    mode: Provenance,
+    forward: Forward,
+    module: nn.Module,
+    outputs: Sequence[Tensor],
+    copies: Sequence[Tensor],
     outcome: Outcome,
 ) -> None:
     recorded = forward.gradients or {}
-    ends = [(t, recorded[place]) for place, t in enumerate(outputs) if place in recorded and t.requires_grad]
+    ends = [
+        (t, recorded[place])
+        for place, t in enumerate(outputs)
+        if place in recorded and t.requires_grad
+    ]
     if not ends:
         outcome.is_complete, outcome.note = False, "no gradient of the output was kept (size limit)"
         return
-    starts = [p for p in module.parameters() if p.requires_grad]
+    starts: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
     starts += [c for c in copies if c.requires_grad]
     mode.phase = "backward"
     mode.roots = [t.grad_fn for t, _ in ends]
     tensors = [t for t, _ in ends]
     seeds = [g.to(t.dtype) for t, g in ends]
+    gradients: Sequence[Tensor | None]
     try:
-        gradients = torch.autograd.grad(tensors, starts, seeds, retain_graph=True, allow_unused=True)
+        gradients = torch.autograd.grad(
+            tensors, starts, seeds, retain_graph=True, allow_unused=True
+        )
     except RuntimeError as error:
         if "use_reentrant" not in str(error):
             raise
@@ -153,8 +162,10 @@ def _backward(
         outcome.source = origin(last[0]) if last and broken else None
 
 
-def _reentrant(tensors: Sequence[Tensor], seeds: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor | None]:
-    """Backward for reentrant checkpoints, which refuse `autograd.grad`: `.grad` is lent and put back."""
+def _reentrant(
+    tensors: Sequence[Tensor], seeds: Sequence[Tensor], starts: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """Backward for reentrant checkpoints, which refuse `autograd.grad`: `.grad` is put back."""
     if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in starts):
         return []
     before = [p.grad for p in starts]
@@ -168,10 +179,9 @@ def _reentrant(tensors: Sequence[Tensor], seeds: Sequence[Tensor], starts: Seque
             parameter.grad = gradient
 
 
-def nonfinite_tensors(named: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
+def nonfinite_tensors(
+    named: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]],
+) -> list[tuple[str, Tensor]]:
     """Return the entries that hold a NaN or Inf, in order (one sync each)."""
     pairs = named.items() if isinstance(named, Mapping) else named
     return [(name, tensor) for name, tensor in pairs if flags(tensor)]
-
-
-Locate = Callable[[Birth | Leaf], Any]

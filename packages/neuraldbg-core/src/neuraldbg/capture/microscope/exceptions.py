@@ -4,19 +4,32 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from neuraldbg.capture.microscope import report
-from neuraldbg.capture.microscope.rerun import Paths
 from neuraldbg.capture.microscope.verdict import Verdict
-from neuraldbg.schema.facts import Observation
 
-SILENT = (KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration, MemoryError, torch.OutOfMemoryError)
+if TYPE_CHECKING:
+    from neuraldbg.capture.microscope.rerun import Paths
+    from neuraldbg.schema.facts import Observation
+
+SILENT = (
+    KeyboardInterrupt,
+    SystemExit,
+    GeneratorExit,
+    StopIteration,
+    MemoryError,
+    torch.OutOfMemoryError,
+)
 """Exceptions that no NaN raises."""
 FEW_VALUES = re.compile(r"Expected more than 1 (value per channel|spatial element) when training")
-SINGULAR = re.compile(r"singular|not positive-definite|failed to converge|ill-conditioned", re.IGNORECASE)
+SINGULAR = re.compile(
+    r"singular|not positive-definite|failed to converge|ill-conditioned", re.IGNORECASE
+)
 
 
 def is_telling(error: BaseException) -> bool:
@@ -31,10 +44,17 @@ def examine_raise(error: BaseException, step: int, paths: Paths) -> list[Observa
     if isinstance(error, ValueError) and FEW_VALUES.search(message):
         verdict = Verdict("batch_norm", "single_sample", message, "single_sample_statistics", 0.95)
         return [report.birth(step, layer, "forward", verdict, paths.kinds)]
-    if isinstance(error, torch.linalg.LinAlgError) and SINGULAR.search(message):
-        operation = message.partition(":")[0].removeprefix("torch.").removeprefix("linalg.").strip() or "linalg"
+    if isinstance(error, LinAlgError) and SINGULAR.search(message):  # noqa: SLF001
+        operation = (
+            message.partition(":")[0].removeprefix("torch.").removeprefix("linalg.").strip()
+            or "linalg"
+        )
         verdict = Verdict(operation, "singular_matrix", message, None, 0.5)
-        return [report.birth(step, layer, "forward" if layer is not None else "loss", verdict, paths.kinds)]
+        return [
+            report.birth(
+                step, layer, "forward" if layer is not None else "loss", verdict, paths.kinds
+            )
+        ]
     return []
 
 

@@ -3,23 +3,31 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.microscope.nodes import SavedNode, judge_backward, judge_forward
+from neuraldbg.capture.microscope.callers import caller_tensors
 from neuraldbg.capture.microscope.region import Intervals, Region, collect
-from neuraldbg.capture.microscope.verdict import HALF, NAN, POSITIVE, Verdict, describe_nonfinite, flags
+from neuraldbg.capture.microscope.steepness import judge_backward, judge_forward
+from neuraldbg.capture.microscope.verdict import (
+    HALF,
+    NAN,
+    POSITIVE,
+    Verdict,
+    describe_nonfinite,
+    flags,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from neuraldbg.capture.microscope.nodes import SavedNode
 
 TARGETED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
                       "binary_cross_entropy_with_logits", "soft_margin_loss"})  # fmt: skip
-FRAMES = 12
-"""Callers whose local names are searched for a broken tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +63,15 @@ def examine_region(region: Region, loss: Tensor) -> Found | None:
     for node in region.nodes:
         broken = node.nonfinite_arguments()
         if broken:
-            late = late or _operand(node, broken, loss)
+            late = late or _operand(node, broken)
             continue
         verdict, is_known = judge_forward(node)
         if verdict is None:
             continue
-        if verdict.mechanism in {"overflow", "half_overflow", "infinities_meet"} and late is not None:
+        if (
+            verdict.mechanism in {"overflow", "half_overflow", "infinities_meet"}
+            and late is not None
+        ):
             continue
         if late is not None and late.is_certain:
             return late
@@ -68,26 +79,45 @@ def examine_region(region: Region, loss: Tensor) -> Found | None:
         return Found(verdict, certain)
     if late is None and loss.dtype in HALF and bool(torch.isinf(loss).any()):
         words = f"the loss left the range of {str(loss.dtype)[6:]} (65504)"
-        late = Found(Verdict("sum", "half_overflow", words, "half_precision_overflow", 0.6), is_certain=False)
+        late = Found(
+            Verdict("sum", "half_overflow", words, "half_precision_overflow", 0.6), is_certain=False
+        )
     return late
 
 
-def _operand(node: SavedNode, broken: list[tuple[str, Tensor]], loss: Tensor) -> Found | None:
+def _operand(node: SavedNode, broken: list[tuple[str, Tensor]]) -> Found | None:
     """Blame a broken operand that has no graph: a target, a weight, a mask."""
     names = [name for name, _ in broken]
     if node.operation in TARGETED and "self" not in names and "target" in names:
         value = dict(broken)["target"]
-        return Found(_target(node.operation, "target", value, "degenerate_targets", 0.8), is_certain=True)
+        return Found(
+            _target(node.operation, "target", value, "degenerate_targets", 0.8), is_certain=True
+        )
     if "Exp" in node.makers and {"Sum", "Mean"} & set(node.makers[: node.makers.index("Exp")]):
         words = f"the sum of exponentials that {node.operation} received is not finite"
-        return Found(Verdict("exp", "exp_overflow", words, "exp_overflow", 0.8, describe_nonfinite(broken[0][1])[1]),
-                     is_certain=False)
+        return Found(
+            Verdict(
+                "exp",
+                "exp_overflow",
+                words,
+                "exp_overflow",
+                0.8,
+                describe_nonfinite(broken[0][1])[1],
+            ),
+            is_certain=False,
+        )
     if not node.open_operands:
         name, value = broken[0]
-        return Found(_target(node.operation, name, value, "degenerate_targets", 0.4), is_certain=False)
+        return Found(
+            _target(node.operation, name, value, "degenerate_targets", 0.4), is_certain=False
+        )
     name, value = broken[-1]
     state = flags(value)
-    cause = "degenerate_targets" if state & NAN else ("division_by_zero" if state & POSITIVE else "log_of_nonpositive")
+    cause = (
+        "degenerate_targets"
+        if state & NAN
+        else ("division_by_zero" if state & POSITIVE else "log_of_nonpositive")
+    )
     return Found(_target(node.operation, name, value, cause, 0.4), is_certain=False)
 
 
@@ -99,37 +129,28 @@ def _target(operation: str, name: str, value: Tensor, cause: str, confidence: fl
     return Verdict(operation, "nonfinite_target", words, cause, confidence, figures)
 
 
-def judge_backward_region(region: Region | None) -> Verdict | None:
-    """Find where a finite loss lost its gradient, among the operations outside the models."""
-    if region is None:
-        return None
+def judge_backward_regions(regions: Sequence[Region]) -> Verdict | None:
+    """Find where a finite loss lost its gradient, among the operations outside the models.
+
+    Backward runs from the last node to the first, so that is the order of suspicion.
+    """
     custom = None
     with torch.no_grad():
-        for node in reversed(region.nodes):
-            if node.custom is not None:
-                custom = custom or node
-                continue
-            verdict = judge_backward(node)
-            if verdict is not None:
-                return verdict
+        for region in reversed(regions):
+            for node in reversed(region.nodes):
+                if node.custom is not None:
+                    custom = custom or node.custom
+                    continue
+                verdict = judge_backward(node)
+                if verdict is not None:
+                    return verdict
     if custom is None:
         return None
-    words = f"the backward of custom function {custom.custom} makes a non-finite gradient; nothing else there can"
-    return Verdict(custom.custom or "", "custom_backward", words, "custom_backward_wrong", 0.7)
-
-
-def caller_tensors() -> Iterator[tuple[str, Tensor]]:
-    """Yield the named tensors in the frames of the user's code that is running."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
-    seen = 0
-    while frame is not None and seen < FRAMES:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(("neuraldbg", "torch")):
-            seen += 1
-            for name, value in list(frame.f_locals.items()):
-                if isinstance(value, Tensor):
-                    yield name, value
-        frame = frame.f_back
+    words = (
+        f"the backward of custom function {custom} makes a non-finite gradient; "
+        "nothing else there can"
+    )
+    return Verdict(custom, "custom_backward", words, "custom_backward_wrong", 0.7)
 
 
 def examine_locals(error: BaseException, models: Intervals) -> Found | None:
@@ -138,7 +159,11 @@ def examine_locals(error: BaseException, models: Intervals) -> Found | None:
     trace = error.__traceback__
     while trace is not None:
         for value in list(trace.tb_frame.f_locals.values()):
-            if isinstance(value, Tensor) and value.grad_fn is not None and value.is_floating_point():
+            if (
+                isinstance(value, Tensor)
+                and value.grad_fn is not None
+                and value.is_floating_point()
+            ):
                 tensors.insert(0, value)
         trace = trace.tb_next
     for tensor in tensors:

@@ -6,69 +6,43 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from neuraldbg.capture.microscope.nodes import Mask, is_custom, judge_backward, judge_hidden, read
+from neuraldbg.capture.microscope.nodes import Mask, is_custom, read
+from neuraldbg.capture.microscope.origin import Birth, Leaf, is_deliberate, is_thrown_away
 from neuraldbg.capture.microscope.region import masks_above
 from neuraldbg.capture.microscope.rules import judge, overflow
+from neuraldbg.capture.microscope.steepness import judge_backward, judge_hidden
 from neuraldbg.capture.microscope.verdict import (
     HALF,
     NAN,
-    NEGATIVE,
     Verdict,
     describe_nonfinite,
     extent,
     flags,
-    words_of,
 )
 
-UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
-                           "empty_permuted", "resize_", "set_", "_efficientzerotensor"})  # fmt: skip
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+UNINITIALISED = frozenset({
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted",
+    "resize_", "set_", "_efficientzerotensor",
+})  # fmt: skip
 """Operations whose output holds garbage until something is written into it."""
-SOFTMAX = frozenset({"_softmax", "_log_softmax", "_safe_softmax", "logsumexp", "logcumsumexp"})
 SUMS = frozenset({"sum", "mean", "cumsum", "add", "bmm", "mm"})
-KEEPS_CAUSE = frozenset({"fully_masked_attention", "single_sample_statistics", "infeasible_target"})
 WINDOW = 16
 """Calls remembered to say how an offending argument was made."""
 
 
 class OutOfTimeError(Exception):
     """The examination reached its time limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A non-finite tensor that no operation of the re-run made."""
-
-    kind: str
-    """`input`, `parameter`, `buffer`, `gradient` or `constant`."""
-    name: str
-    found: int
-    tensor: Tensor
-
-
-@dataclass(slots=True)
-class Birth:
-    """One operation with a non-finite result."""
-
-    index: int
-    operation: str
-    layer: str
-    phase: str
-    found: int
-    parents: list[tuple[Birth | Leaf, int]]
-    verdict: Verdict | None = None
-    is_deliberate: bool = False
-    """Whether the infinity was asked for (a mask filled with -inf)."""
-    keepalive: Any = None
-    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +56,7 @@ class Call:
     out: Tensor
 
 
-class Provenance(TorchDispatchMode):
+class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every operation whose output is not finite, with where its operands came from.
 
     Args:
@@ -101,7 +75,7 @@ class Provenance(TorchDispatchMode):
         guarded: Mapping[int, Tensor],
         deadline: float,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.births: list[Birth] = []
         self.phase = "forward"
         self.failure: str | None = None
@@ -119,7 +93,11 @@ class Provenance(TorchDispatchMode):
         self._index = 0
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run the operation and look at its output."""
         kwargs = kwargs or {}
@@ -140,7 +118,7 @@ class Provenance(TorchDispatchMode):
         try:
             with torch._C._DisableAutocast(), torch.no_grad():  # noqa: SLF001
                 self._look(func, name, before, kwargs, out, written)
-        except Exception as error:  # noqa: BLE001 - the user's forward goes on
+        except Exception as error:  # noqa: BLE001
             self.failure = self.failure or f"{name}: {error!r}"
         return out
 
@@ -160,9 +138,17 @@ class Provenance(TorchDispatchMode):
         return Leaf(kind, name, found, tensor)
 
     def _look(
-        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, written: list[Tensor]
+        self,
+        func: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        written: list[Tensor],
     ) -> None:
-        outputs = [t for t in (out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, Tensor)]
+        outputs = [
+            t for t in (out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, Tensor)
+        ]
         bad = None
         for tensor in (*outputs, *written):
             found = flags(tensor)
@@ -180,7 +166,12 @@ class Provenance(TorchDispatchMode):
                 self._by_storage[_address(tensor)] = self.births[-1]
 
     def _record(
-        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], bad: tuple[Tensor, int]
+        self,
+        func: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        bad: tuple[Tensor, int],
     ) -> None:
         tensor, found = bad
         operands = [a for a in tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
@@ -188,29 +179,52 @@ class Provenance(TorchDispatchMode):
         if len(parents) == 1 and _is_view(func) and isinstance(parents[0][0], Birth):
             self.births.append(parents[0][0])
             return
-        node = torch._C._current_autograd_node() if self.phase == "backward" else None  # noqa: SLF001
-        layer = self._node_layer(node._sequence_nr()) if node is not None else self._layer()  # noqa: SLF001
-        birth = Birth(self._index, _bare(name), layer, self.phase, found, parents, keepalive=tensor.untyped_storage())
+        node, layer = None, self._layer()
+        if self.phase == "backward":
+            node = torch._C._current_autograd_node()  # noqa: SLF001
+        if node is not None:
+            layer = self._node_layer(node._sequence_nr())  # noqa: SLF001
+        birth = Birth(
+            self._index,
+            _bare(name),
+            layer,
+            self.phase,
+            found,
+            parents,
+            keepalive=tensor.untyped_storage() if tensor.layout is torch.strided else tensor,
+        )
         known = 0
         for parent, state in parents:
-            if not _is_thrown_away(birth, parent):
+            if not is_thrown_away(birth, parent):
                 known |= state
         if (found & NAN and not known & NAN) or not known:
             scalars = [a for a in tree_leaves((args, kwargs)) if isinstance(a, float)]
-            birth.is_deliberate = not found & NAN and any(s in (torch.inf, -torch.inf) for s in scalars)
+            birth.is_deliberate = not found & NAN and any(
+                s in (torch.inf, -torch.inf) for s in scalars
+            )
             if not birth.is_deliberate:
                 birth.verdict = self._judge(func, birth, args, kwargs, tensor, node)
         elif not found & NAN:
-            birth.is_deliberate = all(_is_deliberate(p) for p, _ in parents)
+            birth.is_deliberate = all(is_deliberate(p, birth.operation) for p, _ in parents)
         self.births.append(birth)
 
     def _judge(
-        self, func: Any, birth: Birth, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor, node: Any
+        self,
+        func: Any,
+        birth: Birth,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Tensor,
+        node: Any,
     ) -> Verdict | None:
         if node is not None:
             return self._judge_node(birth.operation, node, _in_order(args, kwargs), out)
         arguments = _in_order(args, kwargs)
-        if _is_half_overflow(func, args, kwargs, out) and birth.operation not in {"div", "reciprocal", "rsqrt"}:
+        if _is_half_overflow(func, args, kwargs, out) and birth.operation not in {
+            "div",
+            "reciprocal",
+            "rsqrt",
+        }:
             verdict = judge(birth.operation, arguments, out)
             if verdict is None or verdict.cause != "half_precision_overflow":
                 verdict = overflow(birth.operation, arguments, out)
@@ -220,14 +234,23 @@ class Provenance(TorchDispatchMode):
             state = 0
             for a in arguments:
                 state |= flags(a) if isinstance(a, Tensor) else 0
-            verdict = _meeting(birth.operation, arguments, out) if state else overflow(birth.operation, arguments, out)
+            verdict = (
+                _meeting(birth.operation, out)
+                if state
+                else overflow(birth.operation, arguments, out)
+            )
         return self._refine(verdict, arguments)
 
-    def _judge_node(self, name: str, node: Any, arguments: list[Any], out: Tensor) -> Verdict | None:
+    def _judge_node(
+        self, name: str, node: Any, arguments: list[Any], out: Tensor
+    ) -> Verdict | None:
         if is_custom(node):
             name = node._forward_cls.__name__  # noqa: SLF001
-            words = f"the backward of custom function {name} made {describe_nonfinite(out)[0]} of a finite gradient"
-            return Verdict(name, "custom_backward", words, "custom_backward_wrong", 0.8, extent(out))
+            made = describe_nonfinite(out)[0]
+            words = f"the backward of custom function {name} made {made} of a finite gradient"
+            return Verdict(
+                name, "custom_backward", words, "custom_backward_wrong", 0.8, extent(out)
+            )
         one = read(node, self._masks(node))
         verdict = judge_backward(one) or judge_hidden(one, judge(name, arguments, out))
         return verdict or overflow(f"{one.operation} (backward)", arguments, out)
@@ -240,7 +263,7 @@ class Provenance(TorchDispatchMode):
         return ()
 
     def _refine(self, verdict: Verdict | None, arguments: Sequence[Any]) -> Verdict | None:
-        """Look at how an offending 0 was made: a rounded-off half number, or a standard deviation."""
+        """Look at how an offending 0 was made: rounded off in half, or a standard deviation."""
         if verdict is not None and verdict.mechanism in {"overflow", "half_overflow"} and arguments:
             return self._refine_overflow(verdict, arguments[0])
         if verdict is None or verdict.cause not in {"division_by_zero", "log_of_nonpositive"}:
@@ -251,21 +274,38 @@ class Provenance(TorchDispatchMode):
         chain = self._chain(arguments[place])
         if any(call.out.dtype in HALF and _was_rounded_off(call) for call in chain):
             words = f"{verdict.argument}: too small for {str(chain[0].out.dtype)[6:]}, rounded to 0"
-            return Verdict(verdict.operation, "half_underflow", words, "half_precision_underflow", 0.8, verdict.figures)
-        deviation = next((c for c in chain if c.name in {"std", "var", "std_mean", "var_mean"}), None)
+            return Verdict(
+                verdict.operation,
+                "half_underflow",
+                words,
+                "half_precision_underflow",
+                0.8,
+                verdict.figures,
+            )
+        deviation = next(
+            (c for c in chain if c.name in {"std", "var", "std_mean", "var_mean"}), None
+        )
         if deviation is not None and verdict.operation == "div":
             words = f"{verdict.argument}: a standard deviation of 0, the feature is constant"
-            return Verdict("div", verdict.mechanism, words, "zero_variance_feature", 0.7, verdict.figures)
+            return Verdict(
+                "div", verdict.mechanism, words, "zero_variance_feature", 0.7, verdict.figures
+            )
         return verdict
 
     def _refine_overflow(self, verdict: Verdict, argument: Any) -> Verdict:
         """Tell a sum of exponentials that overflows from other overflows."""
-        chain = self._chain(argument) if isinstance(argument, Tensor) and verdict.operation in SUMS else []
+        chain = (
+            self._chain(argument)
+            if isinstance(argument, Tensor) and verdict.operation in SUMS
+            else []
+        )
         if not any(call.name in {"exp", "exp_", "exp2"} for call in chain):
             return verdict
         words = f"{verdict.argument} (a sum of exponentials)"
         if verdict.mechanism == "half_overflow":
-            return Verdict("exp", "exp_overflow", words, "half_precision_overflow", 0.7, verdict.figures)
+            return Verdict(
+                "exp", "exp_overflow", words, "half_precision_overflow", 0.7, verdict.figures
+            )
         return Verdict("exp", "exp_overflow", words, "exp_overflow", 0.9, verdict.figures)
 
     def _chain(self, tensor: Tensor) -> list[Call]:
@@ -287,82 +327,14 @@ class Provenance(TorchDispatchMode):
                 self._copies[address] = (whole, whole.detach().clone())
 
 
-def origin(birth: Birth | Leaf) -> Birth | Leaf:
-    """Return the birth from which a non-finite value descends.
-
-    NaN is followed to the operation that had no NaN among its operands; from there on infinities
-    are followed, unless they were asked for: then the operation that could not stand them is to
-    blame (softmax over a row of -inf).
-    """
-    seen = set()
-    while isinstance(birth, Birth) and id(birth) not in seen:
-        seen.add(id(birth))
-        parents = [(p, state) for p, state in birth.parents if not _is_thrown_away(birth, p)]
-        nans = [p for p, state in parents if state & NAN]
-        if birth.found & NAN and nans:
-            birth = min(nans, key=order)
-            continue
-        if birth.operation in SOFTMAX and birth.verdict is not None and birth.verdict.mechanism == "fully_masked_row":
-            return birth
-        infs = [p for p, state in parents if not _is_deliberate(p)]
-        if not infs:
-            return birth
-        birth = min(infs, key=order)
-    return birth
-
-
-def _is_thrown_away(birth: Birth, parent: Birth | Leaf) -> bool:
-    """Whether a value that backward met was already broken in a forward whose result is finite."""
-    if birth.phase != "backward":
-        return False
-    return parent.phase == "forward" if isinstance(parent, Birth) else parent.kind not in {"gradient", "parameter"}
-
-
-def order(source: Birth | Leaf) -> float:
-    """Earliest first; buffers last, since a batch norm in training writes them and does not read them."""
-    if isinstance(source, Birth):
-        return source.index
-    return float("inf") if source.kind == "buffer" else -1.0
-
-
-def thrown_away(birth: Birth | Leaf) -> Birth | None:
-    """Return the forward birth whose thrown-away result a birth in backward met, if that is how it came."""
-    if not isinstance(birth, Birth):
-        return None
-    for parent, _ in birth.parents:
-        if isinstance(parent, Birth) and _is_thrown_away(birth, parent):
-            first = origin(parent)
-            if isinstance(first, Birth) and not first.is_deliberate:
-                return first
-    return None
-
-
-def as_masked(forward: Birth) -> Birth:
-    """Return the birth to report where backward met the thrown-away result of `forward`.
-
-    What is broken in itself (a fully masked row, one sample, an infeasible target) keeps its cause.
-    """
-    verdict = forward.verdict
-    if verdict is None or verdict.cause in KEEPS_CAUSE:
-        return forward
-    words = f"{verdict.argument}; the result is thrown away later, and its gradient is 0 * {words_of(forward.found)}"
-    masked = replace(verdict, mechanism=f"masked_{verdict.mechanism}", argument=words, cause="masked_nan_gradient",
-                     confidence=0.85)
-    return replace(forward, verdict=masked, phase="backward")
-
-
-def _is_deliberate(source: Birth | Leaf) -> bool:
-    if isinstance(source, Birth):
-        return source.is_deliberate
-    return source.kind in {"constant", "buffer", "input"} and source.found == NEGATIVE
-
-
-def _meeting(name: str, arguments: Sequence[Any], out: Tensor) -> Verdict:
+def _meeting(name: str, out: Tensor) -> Verdict:
     words = f"{name} met infinities it cannot combine (inf - inf, 0 * inf or inf / inf)"
     return Verdict(name, "infinities_meet", words, None, 0.5, describe_nonfinite(out)[1])
 
 
-def _is_half_overflow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> bool:
+def _is_half_overflow(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor
+) -> bool:
     if out.dtype is not torch.float16:
         return False
     wide = _widened(func, args, kwargs)
@@ -397,7 +369,9 @@ def _bare(name: str) -> str:
 
 def _is_view(func: Any) -> bool:
     returns = func._schema.returns  # noqa: SLF001
-    return bool(returns) and returns[0].alias_info is not None and not returns[0].alias_info.is_write
+    return (
+        bool(returns) and returns[0].alias_info is not None and not returns[0].alias_info.is_write
+    )
 
 
 def _in_order(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -423,7 +397,9 @@ def _written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
     for place, argument in enumerate(schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
-        value = kwargs.get(argument.name) if argument.kwarg_only or place >= len(args) else args[place]
+        value = (
+            kwargs.get(argument.name) if argument.kwarg_only or place >= len(args) else args[place]
+        )
         found += [t for t in tree_leaves(value) if isinstance(t, Tensor)]
     return found
 

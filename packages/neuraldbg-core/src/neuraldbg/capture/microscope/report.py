@@ -5,16 +5,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.microscope.provenance import Birth, Leaf
-from neuraldbg.capture.microscope.verdict import NAN, Verdict, describe_nonfinite, flags, words_of
+from neuraldbg.capture.microscope.callers import caller_tensors
+from neuraldbg.capture.microscope.origin import Birth, Leaf
+from neuraldbg.capture.microscope.verdict import (
+    NAN,
+    Verdict,
+    count,
+    describe_nonfinite,
+    flags,
+    words_of,
+)
 from neuraldbg.schema.facts import Observation
 
-SCHEDULE = re.compile(r"alpha|beta|sigma|snr|noise|schedule", re.IGNORECASE)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEDULE = re.compile(r"alpha|beta|a_?bar", re.IGNORECASE)
 """Names under which diffusion schedules are kept."""
 ROWS_FOR_COLUMN = 4
 """Rows that must all be broken in a column before it is called a broken feature. Heuristic: fewer
@@ -22,7 +33,12 @@ rows can miss the same value by chance."""
 
 
 def birth(
-    step: int, layer: str | None, phase: str, verdict: Verdict, kinds: Mapping[str, str], note: str = ""
+    step: int,
+    layer: str | None,
+    phase: str,
+    verdict: Verdict,
+    kinds: Mapping[str, str],
+    note: str = "",
 ) -> Observation:
     """Return `nonfinite_birth`: an operation made a NaN or Inf of finite values."""
     words = {
@@ -37,17 +53,24 @@ def birth(
         words["module_kind"] = kinds[layer]
     if note:
         words["note"] = note
-    figures = {name: float(value) for name, value in verdict.figures.items() if not math.isnan(value)}
+    figures = {
+        name: float(value) for name, value in verdict.figures.items() if not math.isnan(value)
+    }
     figures["confidence"] = verdict.confidence
     return Observation(kind="nonfinite_birth", step=step, layer=layer, figures=figures, words=words)
 
 
-def from_source(step: int, source: Birth | Leaf, kinds: Mapping[str, str], root: str, note: str = "") -> Observation:
+def from_source(
+    step: int, source: Birth | Leaf, kinds: Mapping[str, str], root: str, note: str = ""
+) -> Observation:
     """Return the observation for what a re-run found."""
     if isinstance(source, Birth):
         verdict = source.verdict or Verdict(
-            source.operation, "nonfinite", f"{source.operation} made a {words_of(source.found)} of finite values",
-            None, 0.3,
+            source.operation,
+            "nonfinite",
+            f"{source.operation} made a {words_of(source.found)} of finite values",
+            None,
+            0.3,
         )
         return birth(step, source.layer, source.phase, verdict, kinds, note)
     if source.kind == "input":
@@ -56,7 +79,9 @@ def from_source(step: int, source: Birth | Leaf, kinds: Mapping[str, str], root:
         full = ".".join(part for part in (root, source.name) if part)
         return nonfinite_parameter(step, full, source.tensor, source.kind)
     words, figures = describe_nonfinite(source.tensor)
-    verdict = Verdict("constant", "nonfinite_constant", f"a constant holds {words}", None, 0.3, figures)
+    verdict = Verdict(
+        "constant", "nonfinite_constant", f"a constant holds {words}", None, 0.3, figures
+    )
     return birth(step, root, "forward", verdict, kinds, note)
 
 
@@ -64,39 +89,81 @@ def nonfinite_input(step: int, model: str, name: str, tensor: Tensor) -> Observa
     """Return `nonfinite_input`: the batch brought it."""
     found = flags(tensor)
     text, figures = describe_nonfinite(tensor)
-    words = {"name": f"{model}:{name}", "value": "nan" if found & NAN else "inf", "phase": "input", "argument": text}
+    words = {
+        "name": f"{model}:{name}",
+        "value": "nan" if found & NAN else "inf",
+        "phase": "input",
+        "argument": text,
+    }
     words["cause"] = "nan_in_input" if found & NAN else "inf_in_input"
     figures["confidence"] = 0.95
-    rows, columns = _pattern(tensor)
-    figures |= {"rows": rows, "columns": columns}
-    if tensor.dim() == 2 and tensor.shape[0] >= ROWS_FOR_COLUMN and rows == tensor.shape[0] > 0:
-        broken = (~torch.isfinite(tensor)).all(0)
-        if int(broken.sum()) == columns and columns < tensor.shape[1]:
-            words["pattern"] = "whole_columns"
-            words["alternative"] = "zero_variance_feature"
-            words["argument"] = f"{text}: feature {int(broken.nonzero()[0])} in every row"
+    figures["rows"] = (
+        float((~torch.isfinite(tensor)).flatten(1).any(1).sum()) if tensor.dim() > 1 else 1.0
+    )
+    if feature := broken_feature(tensor):
+        words["pattern"] = "whole_features"
+        words["argument"] = f"{text}: {feature} in every row"
+        # Never finite: lost in preprocessing. Finite before: it broke in the data.
+        words["alternative"] = "zero_variance_feature" if step else words["cause"]
+        words["cause"] = words["cause"] if step else "zero_variance_feature"
+        figures["confidence"] = 0.7
+    if schedule := broken_schedule():
+        words["alternative"], words["cause"] = words["cause"], "noise_schedule_invalid"
+        words["argument"] = f"{text}; {schedule}"
+        figures["confidence"] = 0.8
     return Observation(kind="nonfinite_input", step=step, layer=None, figures=figures, words=words)
 
 
-def _pattern(tensor: Tensor) -> tuple[float, float]:
+def broken_feature(tensor: Tensor) -> str:
+    """Return which features are broken in every row and no other is, in words, or nothing."""
     bad = ~torch.isfinite(tensor)
-    if bad.dim() < 2:
-        return float(bad.sum()), 1.0
-    flat = bad.flatten(1, -1) if bad.dim() == 2 else bad.movedim(1, -1).flatten(1, -2).any(1)
-    rows = bad.flatten(1).any(1).sum()
-    return float(rows), float(flat.any(0).sum())
+    if not 2 <= bad.dim() <= 4 or bad.shape[0] < ROWS_FOR_COLUMN:
+        return ""
+    for dim in (bad.dim() - 1, 1):
+        others = [d for d in range(bad.dim()) if d != dim]
+        whole, some = bad.all(others), bad.any(others)
+        if bool((whole == some).all()) and bool(whole.any()) and not bool(whole.all()):
+            places = whole.nonzero().flatten()[:4].tolist()
+            return f"feature{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
+    return ""
 
 
-def nonfinite_parameter(step: int, name: str, tensor: Tensor, kind: str = "parameter") -> Observation:
+def broken_schedule() -> str:
+    """Return what is wrong with a diffusion schedule in the callers' names, or nothing.
+
+    A schedule is a 1-D tensor of at least 8 values under a usual name: betas lie inside (0, 1),
+    alphas and their products inside (0, 1].
+    """
+    for name, tensor in caller_tensors(with_attributes=True):
+        is_series = tensor.dim() == 1 and tensor.numel() >= 8 and tensor.is_floating_point()
+        if not is_series or not (match := SCHEDULE.search(name)):
+            continue
+        values = tensor.detach()
+        low = values <= 0 if match[0].lower() in {"alpha", "beta"} else values < 0
+        if count(wrong := low | (values > 1) | values.isnan()):
+            return f"`{name}` has {count(wrong)} of {values.numel()} values outside (0, 1]"
+    return ""
+
+
+def nonfinite_parameter(
+    step: int, name: str, tensor: Tensor, kind: str = "parameter"
+) -> Observation:
     """Return `nonfinite_parameter`: it was broken before this forward began."""
     text, figures = describe_nonfinite(tensor)
     layer, _, last = name.rpartition(".")
-    words = {"name": name, "phase": kind, "value": "nan" if figures["nan"] else "inf", "argument": text,
-             "dtype": str(tensor.dtype)[6:]}
+    words = {
+        "name": name,
+        "phase": kind,
+        "value": "nan" if figures["nan"] else "inf",
+        "argument": text,
+        "dtype": str(tensor.dtype)[6:],
+    }
     if kind == "buffer" and SCHEDULE.search(last):
         words["cause"] = "noise_schedule_invalid"
         figures["confidence"] = 0.7
-    return Observation(kind="nonfinite_parameter", step=step, layer=layer, figures=figures, words=words)
+    return Observation(
+        kind="nonfinite_parameter", step=step, layer=layer, figures=figures, words=words
+    )
 
 
 def unlocated(step: int, phase: str, note: str) -> Observation:

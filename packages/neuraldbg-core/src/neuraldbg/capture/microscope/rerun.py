@@ -14,9 +14,8 @@ import sys
 import warnings
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +24,17 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from neuraldbg.capture.microscope.region import next_number
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "OptimizedModule"})
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Bytes that a step may still keep."""
+
+    left: int
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -41,10 +50,20 @@ class Forward:
     autocast: tuple[tuple[str, bool, torch.dtype], ...]
     start: int
     is_training: bool
+    allowance: Allowance
     stop: int = -1
     """Sequence number after it; -1: it has not ended (it raised)."""
     gradients: dict[int, Tensor] | None = None
     """By position among the output's tensors: the gradient that reached it."""
+
+    def keep_gradient(self, place: int, gradient: Tensor) -> None:
+        """Keep the gradient that reached an output, within the step's size limit."""
+        self.allowance.left -= gradient.nbytes
+        if self.allowance.left < 0:
+            return
+        if self.gradients is None:
+            self.gradients = {}
+        self.gradients[place] = gradient.detach() if gradient.requires_grad else gradient
 
     @property
     def is_changed(self) -> bool:
@@ -137,16 +156,24 @@ def unwrapped(module: nn.Module) -> nn.Module | None:
         if not isinstance(inner, nn.Module):
             return None
         module = inner
-    return None if "FSDP" in type(module).__name__ or "FullySharded" in type(module).__name__ else module
+    return (
+        None
+        if "FSDP" in type(module).__name__ or "FullySharded" in type(module).__name__
+        else module
+    )
 
 
 @contextlib.contextmanager
 def random_state_kept() -> Iterator[None]:
     """Give every random generator its state back."""
     state, host = torch.get_rng_state(), random.getstate()
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    devices = (
+        torch.cuda.get_rng_state_all()
+        if torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        else None
+    )
     numpy = sys.modules.get("numpy")
-    numbers = numpy.random.get_state() if numpy is not None else None  # noqa: NPY002
+    numbers = numpy.random.get_state() if numpy is not None else None
     try:
         yield
     finally:
@@ -155,11 +182,11 @@ def random_state_kept() -> Iterator[None]:
         if devices is not None:
             torch.cuda.set_rng_state_all(devices)
         if numpy is not None:
-            numpy.random.set_state(numbers)  # noqa: NPY002
+            numpy.random.set_state(numbers)
 
 
 @contextlib.contextmanager
-def modules_kept(root: nn.Module) -> Iterator[dict[int, Tensor]]:
+def modules_kept(root: nn.Module) -> Iterator[dict[int, Tensor]]:  # noqa: C901
     """Lend copies of the buffers, and put buffers and attributes of every module back.
 
     Yields:
@@ -173,7 +200,10 @@ def modules_kept(root: nn.Module) -> Iterator[dict[int, Tensor]]:
         attributes = dict(module.__dict__)
         contents = {}
         for name, value in attributes.items():
-            if isinstance(value, (dict, list, set, deque)) and name not in {"_modules", "_parameters"}:
+            if isinstance(value, (dict, list, set, deque)) and name not in {
+                "_modules",
+                "_parameters",
+            }:
                 contents[name] = value.copy()
             elif isinstance(value, Tensor):
                 guarded[value.untyped_storage().data_ptr()] = value
@@ -217,14 +247,18 @@ def conditions(forward: Forward) -> Iterator[None]:
         if "torch._dynamo" in sys.modules:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         for device, is_enabled, dtype in forward.autocast:
-            stack.enter_context(torch.autocast(device, dtype=dtype, enabled=is_enabled, cache_enabled=False))
+            stack.enter_context(
+                torch.autocast(device, dtype=dtype, enabled=is_enabled, cache_enabled=False)
+            )
         torch.set_rng_state(forward.random_state)
         if forward.device_state is not None:
             torch.cuda.set_rng_state(forward.device_state)
         yield
 
 
-def fresh_inputs(forward: Forward) -> tuple[tuple[Any, ...], dict[str, Any], dict[int, tuple[str, str]], list[Tensor]]:
+def fresh_inputs(
+    forward: Forward,
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[int, tuple[str, str]], list[Tensor]]:
     """Copy the recorded inputs.
 
     Returns:

@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.microscope.verdict import HALF, NEGATIVE, Verdict, amount, count, extent, flags
+from neuraldbg.capture.microscope.verdict import (
+    NEGATIVE,
+    Verdict,
+    amount,
+    count,
+    extent,
+    flags,
+)
 
 Rule = Callable[[str, Sequence[Any], Tensor | None], Verdict | None]
 
@@ -49,8 +56,15 @@ def _logarithm(name: str, x: Tensor | None, border: float) -> Verdict | None:
     of = "zero" if border == 0 else "value equal to -1"
     parts = [amount(zeros, of, x.numel())] if zeros and border == 0 else []
     parts += [f"{zeros} values of exactly {border:g} among {x.numel()}"] if zeros and border else []
-    parts += [amount(below, "negative number", x.numel()) if border == 0
-              else f"{below} values below {border:g} among {x.numel()}"] if below else []
+    parts += (
+        [
+            amount(below, "negative number", x.numel())
+            if border == 0
+            else f"{below} values below {border:g} among {x.numel()}"
+        ]
+        if below
+        else []
+    )
     return Verdict(
         operation=name,
         mechanism="log_of_negative" if below else "log_of_zero",
@@ -115,7 +129,9 @@ def reciprocal(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdi
         figures = {"count": float(number), **extent(x)}
         if name == "rsqrt" and not number and (below := count(x < 0)):
             words = f"rsqrt received {amount(below, 'negative number', size)}"
-            return Verdict(name, "root_of_negative", words, None, 0.5, {**figures, "count": float(below)})
+            return Verdict(
+                name, "root_of_negative", words, None, 0.5, {**figures, "count": float(below)}
+            )
     else:
         return None
     if not number:
@@ -148,13 +164,20 @@ def power(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | 
     at_zero = count((base == 0) & (exponent < 0))
     if at_zero:
         words = f"pow received {amount(at_zero, 'zero', base.numel())} under a negative exponent"
-        return Verdict("pow", "division_by_zero", words, "division_by_zero", 0.9,
-                       {"count": float(at_zero), **extent(base)})
+        return Verdict(
+            "pow",
+            "division_by_zero",
+            words,
+            "division_by_zero",
+            0.9,
+            {"count": float(at_zero), **extent(base)},
+        )
     fraction = count((base < 0) & (exponent != exponent.round()))
     if fraction:
         words = f"pow received {amount(fraction, 'negative number', base.numel())} under a fraction"
-        return Verdict("pow", "root_of_negative", words, None, 0.5,
-                       {"count": float(fraction), **extent(base)})
+        return Verdict(
+            "pow", "root_of_negative", words, None, 0.5, {"count": float(fraction), **extent(base)}
+        )
     return overflow("pow", arguments, out)
 
 
@@ -165,18 +188,24 @@ def exponential(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verd
     if known is None or not known.is_floating_point():
         return None
     limit = math.log(torch.finfo(known.dtype).max)
-    too_big = (x.abs() > limit - 1) if x is not None else torch.isinf(known)
+    too_big = torch.isinf(known) if x is None else x.abs() > limit - 1
     if out is not None and x is not None:
         too_big = torch.isinf(out)
     if not (number := count(too_big)):
         return None
-    figures: dict[str, float] = {"count": float(number), "size": float(known.numel()), "limit": limit}
+    figures: dict[str, float] = {
+        "count": float(number),
+        "size": float(known.numel()),
+        "limit": limit,
+    }
     largest = ""
     if x is not None:
         figures |= extent(x)
         largest = f", the largest {figures.get('maximum', math.nan):.4g}"
-    words = (f"{name} received {amount(number, 'number', known.numel())} above {limit:.4g}, "
-             f"the limit of {str(known.dtype)[6:]}{largest}")
+    words = (
+        f"{name} received {amount(number, 'number', known.numel())} above {limit:.4g}, "
+        f"the limit of {str(known.dtype)[6:]}{largest}"
+    )
     if known.dtype is torch.float16:
         return Verdict(name, "exp_overflow", words, "half_precision_overflow", 0.7, figures)
     return Verdict(name, "exp_overflow", words, "exp_overflow", 0.95, figures)
@@ -197,7 +226,7 @@ def softmax(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict 
     if not (number := count(rows)):
         return None
     operation = name.lstrip("_").removesuffix("_data")
-    words = f"{operation} received {number} of {rows.numel()} rows in which every entry is -inf (masked)"
+    words = f"{operation} received {number} of {rows.numel()} rows with every entry -inf (masked)"
     figures = {"count": float(number), "size": float(rows.numel())}
     return Verdict(operation, "fully_masked_row", words, "fully_masked_attention", 0.9, figures)
 
@@ -213,8 +242,14 @@ def attention(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdic
             rows = mask.numel() // max(1, mask.shape[-1])
             words = f"attention received {number} of {rows} mask rows with no open position"
             figures = {"count": float(number), "size": float(rows)}
-            return Verdict("scaled_dot_product_attention", "fully_masked_row", words,
-                           "fully_masked_attention", 0.9, figures)
+            return Verdict(
+                "scaled_dot_product_attention",
+                "fully_masked_row",
+                words,
+                "fully_masked_attention",
+                0.9,
+                figures,
+            )
     return overflow(name, arguments, out)
 
 
@@ -226,8 +261,9 @@ def deviation(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdic
     samples = x.numel() // max(1, out.numel())
     if samples > 1:
         return overflow(name, arguments, out)
-    operation = name.split("_")[0]
-    words = f"{operation} was taken over {samples} sample{'s' * (samples != 1)} (shape {tuple(x.shape)})"
+    operation = name.partition("_")[0]
+    noun = "sample" if samples == 1 else "samples"
+    words = f"{operation} was taken over {samples} {noun} (shape {tuple(x.shape)})"
     figures = {"count": float(out.numel()), "samples": float(samples), "size": float(x.numel())}
     return Verdict(operation, "single_sample", words, "single_sample_statistics", 0.95, figures)
 
@@ -238,7 +274,9 @@ def mean(name: str, arguments: Sequence[Any], _: Tensor | None) -> Verdict | Non
     if x is None or x.numel():
         return overflow(name, arguments, None)
     words = f"{name} was taken over an empty tensor of shape {tuple(x.shape)}"
-    return Verdict(name, "mean_of_nothing", words, "division_by_zero", 0.7, {"count": 1.0, "size": 0.0})
+    return Verdict(
+        name, "mean_of_nothing", words, "division_by_zero", 0.7, {"count": 1.0, "size": 0.0}
+    )
 
 
 def loss_mean(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
@@ -261,7 +299,9 @@ def nll(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | No
     total = next((a for a in arguments[2:] if isinstance(a, Tensor) and a.dim() == 0), None)
     reduction, ignore = (MEAN, -100, *_numbers(arguments[2:]))[-2:]
     ignored = count(target == ignore)
-    if reduction == MEAN and ((total is not None and float(total) == 0) or ignored == target.numel()):
+    if reduction == MEAN and (
+        (total is not None and float(total) == 0) or ignored == target.numel()
+    ):
         words = f"all {target.numel()} targets are ignored or weigh 0: the mean is 0/0"
         figures = {"count": float(target.numel()), "size": float(target.numel())}
         return Verdict("cross_entropy", "zero_by_zero", words, "degenerate_targets", 0.9, figures)
@@ -272,8 +312,10 @@ def ctc(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | No
     """Judge CTC: an Inf loss means a target that the input is too short to produce."""
     if out is None or not (number := count(torch.isinf(out))):
         return None
-    words = (f"ctc_loss cannot align {number} of {out.numel()} targets: longer, with the blanks between "
-             "repeats, than their inputs")
+    words = (
+        f"ctc_loss cannot align {number} of {out.numel()} targets: longer, with the blanks between "
+        "repeats, than their inputs"
+    )
     figures = {"count": float(number), "size": float(out.numel())}
     return Verdict("ctc_loss", "infeasible_target", words, "infeasible_target", 0.95, figures)
 
@@ -283,7 +325,9 @@ def bounds(name: str, arguments: Sequence[Any], _: Tensor | None) -> Verdict | N
     x = _argument(arguments, 0)
     if x is None:
         return None
-    outside = x < 1 if name == "acosh" else (x.abs() > 1 if name in {"acos", "asin"} else x.abs() >= 1)
+    outside = (
+        x < 1 if name == "acosh" else (x.abs() > 1 if name in {"acos", "asin"} else x.abs() >= 1)
+    )
     if not (number := count(outside)):
         return None
     at_pole = count(x.abs() == 1) if name in {"atanh", "erfinv"} else 0
@@ -316,23 +360,37 @@ def normalization(name: str, arguments: Sequence[Any], out: Tensor | None) -> Ve
 
 
 def overflow(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
-    """Judge a result above the dtype's range; the largest argument says how far values had grown."""
-    tensors = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point() and a.numel()]
+    """Judge a result above the dtype's range; the largest argument says how far it had grown."""
+    tensors = [
+        a for a in arguments if isinstance(a, Tensor) and a.is_floating_point() and a.numel()
+    ]
     dtype = out.dtype if out is not None else (tensors[0].dtype if tensors else None)
     if dtype is None or not dtype.is_floating_point:
         return None
     largest = max((float(t.detach().abs().amax()) for t in tensors), default=math.nan)
     limit = torch.finfo(dtype).max
     number = count(~torch.isfinite(out)) if out is not None else 1
-    is_modest = out is not None and largest**2 * max(t.numel() for t in tensors) < limit if tensors else False
-    if is_modest and not count(torch.isinf(out)):
+    if out is not None and tensors and not count(torch.isinf(out)):
+        is_modest = largest**2 * max(t.numel() for t in tensors) < limit
+    else:
+        is_modest = False
+    if is_modest:
         words = f"{name} made {number} nan of finite arguments, the largest {largest:.4g}"
-        return Verdict(name, "undefined", words, None, 0.3, {"count": float(number), "maximum": largest})
-    words = (f"the result of {name} left the range of {str(dtype)[6:]} ({limit:.4g}) in {number} values; "
-             f"its largest argument was {largest:.4g}")
-    figures = {"count": float(number), "maximum": largest, "limit": limit,
-               "size": float(out.numel()) if out is not None else math.nan}
-    if dtype in HALF and dtype is torch.float16:
+        return Verdict(
+            name, "undefined", words, None, 0.3, {"count": float(number), "maximum": largest}
+        )
+    words = (
+        f"the result of {name} left the range of {str(dtype)[6:]} ({limit:.4g}) "
+        f"in {number} values; "
+        f"its largest argument was {largest:.4g}"
+    )
+    figures = {
+        "count": float(number),
+        "maximum": largest,
+        "limit": limit,
+        "size": float(out.numel()) if out is not None else math.nan,
+    }
+    if dtype is torch.float16:
         return Verdict(name, "half_overflow", words, "half_precision_overflow", 0.9, figures)
     return Verdict(name, "overflow", words, None, 0.5, figures)
 
@@ -344,18 +402,40 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("reciprocal", "rsqrt"), reciprocal),
     **dict.fromkeys(("remainder", "fmod"), modulo),
     **dict.fromkeys(("exp", "expm1", "exp2", "cosh", "sinh"), exponential),
-    **dict.fromkeys(("_softmax", "_log_softmax", "softmax", "log_softmax", "_safe_softmax"), softmax),
+    **dict.fromkeys(
+        ("_softmax", "_log_softmax", "softmax", "log_softmax", "_safe_softmax"), softmax
+    ),
     **dict.fromkeys(("logsumexp", "logcumsumexp"), softmax),
     **dict.fromkeys(("std", "var", "std_mean", "var_mean"), deviation),
     **dict.fromkeys(("acos", "asin", "acosh", "atanh", "erfinv"), bounds),
-    **dict.fromkeys(("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"), loss_mean),
+    **dict.fromkeys(
+        ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"), loss_mean
+    ),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward", "nll_loss"), nll),
     **dict.fromkeys(("_ctc_loss", "ctc_loss"), ctc),
-    **dict.fromkeys(("native_layer_norm", "native_group_norm", "native_batch_norm",
-                     "_native_batch_norm_legit", "_batch_norm_with_update", "_fused_rms_norm"),
-                    normalization),
-    **dict.fromkeys(("_linalg_slogdet", "slogdet", "linalg_inv_ex", "linalg_cholesky_ex", "_linalg_det",
-                     "_linalg_solve_ex", "linalg_pinv"), determinant),
+    **dict.fromkeys(
+        (
+            "native_layer_norm",
+            "native_group_norm",
+            "native_batch_norm",
+            "_native_batch_norm_legit",
+            "_batch_norm_with_update",
+            "_fused_rms_norm",
+        ),
+        normalization,
+    ),
+    **dict.fromkeys(
+        (
+            "_linalg_slogdet",
+            "slogdet",
+            "linalg_inv_ex",
+            "linalg_cholesky_ex",
+            "_linalg_det",
+            "_linalg_solve_ex",
+            "linalg_pinv",
+        ),
+        determinant,
+    ),
     "log1p": log1p,
     "logit": logit,
     "special_logit": logit,

@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 import re
 import weakref
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +16,24 @@ from neuraldbg.capture.microscope import optimizer as steps
 from neuraldbg.capture.microscope import report
 from neuraldbg.capture.microscope.examine import Outcome, nonfinite_tensors, rerun
 from neuraldbg.capture.microscope.exceptions import examine_raise, is_telling
-from neuraldbg.capture.microscope.provenance import Birth, Leaf
-from neuraldbg.capture.microscope.region import Intervals, Region, collect, next_number
-from neuraldbg.capture.microscope.rerun import Forward, Paths, tensors_of, versions
+from neuraldbg.capture.microscope.region import KEPT_BYTES, Intervals, Region, collect, next_number
+from neuraldbg.capture.microscope.rerun import Allowance, Forward, Paths, tensors_of, versions
 from neuraldbg.capture.microscope.verdict import flags
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from neuraldbg.capture.microscope.origin import Birth, Leaf
+    from neuraldbg.schema.facts import Observation
 
 FORWARDS = 32
 """Forwards of one step that can be run again. Heuristic: accumulation and siamese calls."""
 GRADIENT_BYTES = 64 << 20
 """Limit on the gradients of root outputs kept to the step's end (DESIGN, section 4)."""
+REGIONS = 8
+"""Loss graphs of one step that are kept. Heuristic: accumulation, two losses of a GAN."""
+BARREN, THINNED = 64, 8
+"""After so many walks in a row that found nothing steep, only every eighth backward is walked."""
 LEAVES = 16
 """Tensors of one output whose gradients are kept."""
 ANOMALY = re.compile(r"Function '\w+' returned nan values")
@@ -65,8 +72,10 @@ class Microscope:
         self._forwards: list[Forward] = []
         self._intervals = Intervals()
         self._glue: list[Any] = []
-        self._region: Region | None = None
-        self._gradient_bytes = 0
+        self._regions: list[Region] = []
+        self._has_stepped = False
+        self._barren = 0
+        self._allowance = Allowance(GRADIENT_BYTES)
         self._has_device = any(p.is_cuda for m in models.values() for p in m.parameters())
         self._is_seen = False
         self._steps: dict[int, tuple[weakref.ref[torch.optim.Optimizer], bool | None, int]] = {}
@@ -76,7 +85,9 @@ class Microscope:
 
     # --- on every step -----------------------------------------------------------------
 
-    def begin_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def begin_forward(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         """Remember an outermost training forward of a watched module; call from its pre-hook.
 
         Keeps references to the inputs (detached), the random state and autocast; about 6 us.
@@ -90,11 +101,23 @@ class Microscope:
         autocast: tuple[tuple[str, bool, torch.dtype], ...] = ()
         if torch._C._is_any_autocast_enabled():  # noqa: SLF001
             devices = ("cpu", "cuda") if self._has_device else ("cpu",)
-            autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices)
+            autocast = tuple(
+                (d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices
+            )
         state = torch.cuda.get_rng_state() if self._has_device else None
         self._forwards.append(
-            Forward(module, kept, named, versions(kept, named), torch.get_rng_state(), state, autocast,
-                    next_number(), module.training)
+            Forward(
+                module,
+                kept,
+                named,
+                versions(kept, named),
+                torch.get_rng_state(),
+                state,
+                autocast,
+                next_number(),
+                module.training,
+                self._allowance,
+            )
         )
 
     def end_forward(self, module: nn.Module, output: Any) -> None:
@@ -109,7 +132,7 @@ class Microscope:
         tensors = (output,) if isinstance(output, Tensor) else tensors_of(output)[:LEAVES]
         for place, tensor in enumerate(tensors):
             if tensor.requires_grad:
-                tensor.register_hook(_Keep(self, forward, place))
+                tensor.register_hook(_Keep(forward, place))  # type: ignore[no-untyped-call]
 
     def before_backward(self, loss: Tensor, *, scale: float = 1.0) -> list[Observation]:
         """Look at the loss before its backward; call while the graph is alive.
@@ -117,38 +140,58 @@ class Microscope:
         On the CPU (elsewhere with `sync`) the loss is read. A finite one costs a short walk over
         the loss part of its graph, a non-finite one is examined at once.
         """
-        if self.is_examining or self._left <= 0:
+        if self.is_examining or self._left <= 0 or not (loss.is_cpu or self._sync):
             return []
-        return self._guarded(lambda: self._before_backward(loss, scale), [])
+        try:
+            value = loss.item() if loss.numel() == 1 else (math.nan if flags(loss) else 0.0)
+            if math.isfinite(value):
+                self._walk(loss)
+                return []
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+            return []
+        return self._guarded(lambda: self._examine_loss(loss, scale), [])
 
-    def _before_backward(self, loss: Tensor, scale: float) -> list[Observation]:
-        if loss.device.type != "cpu" and not self._sync:
-            return []
-        value = loss.item() if loss.numel() == 1 else (math.nan if flags(loss) else 0.0)
-        if math.isfinite(value):
-            roots = [loss.grad_fn]
-            if self._glue:
-                roots += self._glue
-                self._glue.clear()
-            self._region = collect(roots, self._intervals)
-            return []
-        return self._examine_loss(loss, scale)
+    def _walk(self, loss: Tensor) -> None:
+        """Keep the loss graphs of this step's last backwards, within one size limit."""
+        if self._barren >= BARREN and self._barren % THINNED and not self._glue:
+            self._barren += 1
+            return
+        region = collect([loss.grad_fn, *self._glue], self._intervals)
+        self._glue.clear()
+        self._barren = 0 if region.has_nodes else self._barren + 1
+        if not region.has_nodes:
+            return
+        self._regions.append(region)
+        while (
+            len(self._regions) > REGIONS
+            or sum(one.size_bytes for one in self._regions) > KEPT_BYTES
+        ):
+            self._regions.pop(0)
 
     def end_step(self) -> None:
         """Drop everything that belongs to the step."""
         self._forwards.clear()
         self._intervals.clear()
         self._glue.clear()
-        self._region = None
-        self._gradient_bytes = 0
+        self._regions.clear()
+        self._has_stepped = False
+        self._allowance.left = GRADIENT_BYTES
         self._is_seen = False
 
-    def after_step(self, optimizer: torch.optim.Optimizer, *, is_finite_gradient: bool | None = None) -> None:
+    def after_step(
+        self, optimizer: torch.optim.Optimizer, *, is_finite_gradient: bool | None = None
+    ) -> None:
         """Remember that an optimizer stepped, and whether its gradients were finite, if known."""
+        self._has_stepped = True
         if self._left > 0:
             key = id(optimizer)
             known = self._steps.get(key)
-            reference = known[0] if known is not None and known[0]() is optimizer else weakref.ref(optimizer)
+            reference = (
+                known[0]
+                if known is not None and known[0]() is optimizer
+                else weakref.ref(optimizer)
+            )
             self._steps[key] = (reference, is_finite_gradient, self.step)
 
     def close(self) -> None:
@@ -163,7 +206,25 @@ class Microscope:
         """Examine a recorded loss that is not finite, unless a backward was seen on it already."""
         if self.is_examining or self._is_seen or self._left <= 0 or math.isfinite(value):
             return []
-        return self._guarded(lambda: self._examine_loss(loss, 1.0), [])
+        return self._guarded(lambda: self._examine_recorded(loss), [])
+
+    def examine_forwards(self) -> list[Observation]:
+        """Run this step's forwards again because an activation was not finite and no backward came.
+
+        For code that leaves the loop, or skips the batch, when it sees the NaN itself.
+        """
+        if self.is_examining or self._is_seen or self._left <= 0 or not self._forwards:
+            return []
+
+        def look() -> list[Observation]:
+            paths = self._begin()
+            broken = self._broken_parameters()
+            if broken is not None:
+                return broken
+            observation, _ = self._rerun_forwards(paths)
+            return [observation] if observation is not None else []
+
+        return self._guarded(look, [])
 
     def examine_gradients(self, *, scale: float = 1.0) -> list[Observation]:
         """Examine a gradient that is not finite; call before the weights move.
@@ -180,7 +241,11 @@ class Microscope:
             return []
 
         def look() -> list[Observation]:
-            broken = [(p, g) for p, g in steps.broken_parameters(optimizer) if p.grad is None or not flags(p.grad)]
+            broken = [
+                (p, g)
+                for p, g in steps.broken_parameters(optimizer)
+                if p.grad is None or not flags(p.grad)
+            ]
             return self._optimizer_births(optimizer, broken, self.step)
 
         return self._guarded(look, [])
@@ -196,12 +261,15 @@ class Microscope:
             told = look()
             self._has_told = self._has_told or bool(told)
             return told  # noqa: TRY300
-        except Exception as error:  # noqa: BLE001 - never into the user's code
-            self.failure = self.failure or repr(error)
-            self._left = 0
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
             return otherwise
         finally:
             self.is_examining = False
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or repr(error)
+        self._left = 0
 
     def _begin(self) -> Paths:
         self.is_examining, self._is_seen = True, True
@@ -214,10 +282,9 @@ class Microscope:
             return []
         paths = self._begin()
         broken = self._broken_parameters()
-        if broken:
+        if broken is not None:
             return broken
-        with torch.no_grad():
-            found = loss_part.examine(loss, self._intervals) if loss is not None else None
+        found = self._examine_region(loss) if loss is not None else None
         if found is not None and found.is_certain:
             return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)]
         observation, note = self._rerun_forwards(paths)
@@ -226,6 +293,25 @@ class Microscope:
         if found is not None:
             return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)]
         return [report.unlocated(self.step, "loss", note)]
+
+    def _examine_region(self, loss: Tensor) -> loss_part.Found | None:
+        """Judge the loss graph; a failure there must not keep the models from being looked at."""
+        try:
+            with torch.no_grad():
+                return loss_part.examine(loss, self._intervals)
+        except Exception as error:  # noqa: BLE001
+            self.failure = self.failure or repr(error)
+            return None
+
+    def _examine_recorded(self, loss: Tensor | None) -> list[Observation]:
+        if self._has_stepped and self._broken_parameters() is not None:
+            self._is_seen = True
+            return [
+                report.unlocated(
+                    self.step, "loss", "the weights had moved before the loss was read (sync=True)"
+                )
+            ]
+        return self._examine_loss(loss, 1.0)
 
     def _rerun_forwards(self, paths: Paths) -> tuple[Observation | None, str]:
         note = ""
@@ -248,7 +334,7 @@ class Microscope:
     def _examine_gradients(self) -> list[Observation]:
         paths = self._begin()
         broken = self._broken_parameters()
-        if broken:
+        if broken is not None:
             return broken
         note, is_loss_born = "", False
         for forward in reversed(self._forwards):
@@ -262,19 +348,26 @@ class Microscope:
             note = outcome.note or note
             if outcome.source is not None:
                 return [self._told(outcome.source, paths, outcome.root, outcome.note)]
-        verdict = loss_part.judge_backward_region(self._region)
+        verdict = loss_part.judge_backward_regions(self._regions)
         if verdict is not None:
             return [report.birth(self.step, None, "backward", verdict, paths.kinds, "in the loss")]
         where = "the gradient left the loss non-finite" if is_loss_born else note
         return [report.unlocated(self.step, "backward", where)]
 
-    def _broken_parameters(self) -> list[Observation]:
-        """Report parameters that were not finite before this step's forward, once each run."""
-        named = [(".".join(p for p in (m, n) if p), t) for m, model in self._models.items()
-                 for n, t in model.named_parameters()]
+    def _broken_parameters(self) -> list[Observation] | None:
+        """Report parameters that were broken before this step's forward; None where none is.
+
+        After a birth has been reported they are its consequence: nothing more is said, and no more
+        examined.
+        """
+        named = [
+            (".".join(p for p in (m, n) if p), t)
+            for m, model in self._models.items()
+            for n, t in model.named_parameters()
+        ]
         broken = [(n, t) for n, t in nonfinite_tensors(named)]
         if not broken:
-            return []
+            return None
         told = list(self._optimizer_origin([t for _, t in broken]))
         name, tensor = broken[0]
         if name not in self._broken and not self._has_told and not told:
@@ -295,21 +388,33 @@ class Microscope:
         return []
 
     def _optimizer_births(
-        self, optimizer: torch.optim.Optimizer, broken: list[tuple[Tensor, dict[str, Any]]], step: int
+        self,
+        optimizer: torch.optim.Optimizer,
+        broken: list[tuple[Tensor, dict[str, Any]]],
+        step: int,
     ) -> list[Observation]:
         if not broken:
             return []
         paths = self._begin() if not self.is_examining or self._paths is None else self._paths
         parameter, group = broken[0]
-        verdict = steps.judge_step(parameter, optimizer.state.get(parameter, {}), group, type(optimizer).__name__)
-        name = next((".".join(p for p in (m, n) if p) for m, model in self._models.items()
-                     for n, t in model.named_parameters() if t is parameter), None)
+        verdict = steps.judge_step(
+            parameter, optimizer.state.get(parameter, {}), group, type(optimizer).__name__
+        )
+        name = next(
+            (
+                ".".join(p for p in (m, n) if p)
+                for m, model in self._models.items()
+                for n, t in model.named_parameters()
+                if t is parameter
+            ),
+            None,
+        )
         layer = name.rpartition(".")[0] if name is not None else None
         if name is not None:
             self._broken.add(name)
         return [report.birth(step, layer, "optimizer", verdict, paths.kinds)]
 
-    def _examine_exception(self, error: BaseException) -> list[Observation]:
+    def _examine_exception(self, error: BaseException) -> list[Observation]:  # noqa: PLR0911
         if self._is_seen:
             return []
         paths = self._begin()
@@ -317,7 +422,7 @@ class Microscope:
         if told:
             return told
         broken = self._broken_parameters()
-        if broken:
+        if broken is not None:
             return broken
         found = loss_part.examine_locals(error, self._intervals)
         if found is not None and found.is_certain:
@@ -330,7 +435,11 @@ class Microscope:
         observation, _ = self._rerun_forwards(paths)
         if observation is not None:
             return [observation]
-        return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)] if found is not None else []
+        return (
+            [report.birth(self.step, None, "loss", found.verdict, paths.kinds)]
+            if found is not None
+            else []
+        )
 
     def _plain(self, value: Any) -> Any:
         """Return an argument without its graph; remember a graph node that no model made."""
@@ -338,7 +447,8 @@ class Microscope:
             node = value.grad_fn
             if node is None:
                 return value
-            if len(self._glue) < LEAVES and node._sequence_nr() not in self._intervals:  # noqa: SLF001
+            number = node._sequence_nr()  # noqa: SLF001
+            if len(self._glue) < LEAVES and number not in self._intervals:
                 self._glue.append(node)
             return value.detach().requires_grad_()
         if type(value) in (list, tuple):
@@ -347,28 +457,17 @@ class Microscope:
             return {key: self._plain(one) for key, one in value.items()}
         return value
 
-    def keep_gradient(self, forward: Forward, place: int, gradient: Tensor) -> None:
-        """Keep the gradient that reached a root output, within the size limit."""
-        size = gradient.numel() * gradient.element_size()
-        if self._gradient_bytes + size > GRADIENT_BYTES:
-            return
-        self._gradient_bytes += size
-        if forward.gradients is None:
-            forward.gradients = {}
-        forward.gradients[place] = gradient.detach()
-
 
 class _Keep:
-    """Tensor hook: hands the gradient to the microscope while both live."""
+    """Tensor hook: keeps the gradient that reached a root output while its step lives."""
 
-    __slots__ = ("forward", "place", "session")
+    __slots__ = ("forward", "place")
 
-    def __init__(self, session: Microscope, forward: Forward, place: int) -> None:
-        self.session = weakref.ref(session)
+    def __init__(self, forward: Forward, place: int) -> None:
         self.forward = weakref.ref(forward)
         self.place = place
 
     def __call__(self, gradient: Tensor) -> None:
-        session, forward = self.session(), self.forward()
-        if session is not None and forward is not None and not session.is_examining:
-            session.keep_gradient(forward, self.place, gradient)
+        forward = self.forward()
+        if forward is not None:
+            forward.keep_gradient(self.place, gradient)

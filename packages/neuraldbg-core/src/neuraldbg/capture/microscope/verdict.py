@@ -101,4 +101,6 @@ def describe_nonfinite(tensor: Tensor) -> tuple[str, dict[str, float]]:
     parts += [f"{infs} inf"] if infs else []
     figures = {"count": float(nans + infs), "nan": float(nans), "inf": float(infs)}
     size = tensor.numel()
-    return f"{' and '.join(parts)} of {size} value{'' if size == 1 else 's'}", figures | extent(tensor)
+    return f"{' and '.join(parts)} of {size} value{'' if size == 1 else 's'}", figures | extent(
+        tensor
+    )

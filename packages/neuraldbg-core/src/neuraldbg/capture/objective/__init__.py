@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-from neuraldbg.capture.objective.audit import ObjectiveAudit
-from neuraldbg.capture.objective.graph import Structure, trace_structure
+from neuraldbg.capture.objective.audit import ObjectiveAudit, is_due
+from neuraldbg.capture.objective.graph import LayerFlow, Structure, trace_structure
+from neuraldbg.capture.objective.perturb import probe
 
-try:  # TEMPORARY until perturb.py lands
-    from neuraldbg.capture.objective.perturb import probe
-except ImportError:
-    def probe(*args, **kwargs): return []
-
-__all__ = ["ObjectiveAudit", "Structure", "probe", "trace_structure"]
+__all__ = ["LayerFlow", "ObjectiveAudit", "Structure", "is_due", "probe", "trace_structure"]

@@ -37,23 +37,82 @@ ACTIVATIONS = {
 """Node name -> activation name; `Elu` and `Hardtanh` have variants, see `activation_of`."""
 
 LAYOUT = frozenset(
-    "Alias AsStrided Clone Contiguous Detach Expand Flatten MoveDim Narrow NativeDropout "
-    "FusedDropout Permute Reshape ReshapeAlias Select Slice Split SplitWithSizes Squeeze Swapaxes "
-    "Swapdims T ToCopy ToDtype Transpose Unbind Unfold Unsqueeze UnsafeSplit UnsafeView View "
-    "ViewAs Index IndexSelect Gather".split()
+    [
+        "Alias",
+        "AsStrided",
+        "Clone",
+        "Contiguous",
+        "Detach",
+        "Expand",
+        "Flatten",
+        "MoveDim",
+        "Narrow",
+        "NativeDropout",
+        "FusedDropout",
+        "Permute",
+        "Reshape",
+        "ReshapeAlias",
+        "Select",
+        "Slice",
+        "Split",
+        "SplitWithSizes",
+        "Squeeze",
+        "Swapaxes",
+        "Swapdims",
+        "T",
+        "ToCopy",
+        "ToDtype",
+        "Transpose",
+        "Unbind",
+        "Unfold",
+        "Unsqueeze",
+        "UnsafeSplit",
+        "UnsafeView",
+        "View",
+        "ViewAs",
+        "Index",
+        "IndexSelect",
+        "Gather",
+    ]
 )
 """Nodes that move or pick values and do not change them (dropout included)."""
 
 VIEWS = LAYOUT - {"Index", "IndexSelect", "Gather", "NativeDropout", "FusedDropout"}
 
 NORMALIZATIONS = frozenset(
-    "NativeLayerNorm NativeBatchNorm NativeGroupNorm CudnnBatchNorm MiopenBatchNorm "
-    "BatchNormWithUpdate FusedRmsNorm RmsNorm WeightNormInterface".split()
+    [
+        "NativeLayerNorm",
+        "NativeBatchNorm",
+        "NativeGroupNorm",
+        "CudnnBatchNorm",
+        "MiopenBatchNorm",
+        "BatchNormWithUpdate",
+        "FusedRmsNorm",
+        "RmsNorm",
+        "WeightNormInterface",
+    ]
 )
 
 WEIGHTED = frozenset(
-    "Addmm Mm Bmm Baddbmm Addbmm Linear Convolution ConvolutionOverrideable MkldnnLinear Mv Addmv "
-    "MkldnnRnnLayer CudnnRnn MiopenRnn ThnnFusedLstmCell ThnnFusedGruCell SlowConv2D".split()
+    [
+        "Addmm",
+        "Mm",
+        "Bmm",
+        "Baddbmm",
+        "Addbmm",
+        "Linear",
+        "Convolution",
+        "ConvolutionOverrideable",
+        "MkldnnLinear",
+        "Mv",
+        "Addmv",
+        "MkldnnRnnLayer",
+        "CudnnRnn",
+        "MiopenRnn",
+        "ThnnFusedLstmCell",
+        "ThnnFusedGruCell",
+        "SlowConv2D",
+    ]
 )
 """Nodes that may multiply by a weight matrix."""
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set as AbstractSet
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,7 +13,12 @@ from neuraldbg.capture.objective.graph import Structure, nodes_above, structure_
 from neuraldbg.capture.objective.losses import objective_of
 from neuraldbg.capture.objective.tape import record
 from neuraldbg.capture.objective.view import View, signature_of
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from neuraldbg.schema.facts import Observation
 
 FIRST_STEPS = 8
 """Steps that are all audited: labels need a few batches, and a fault of the objective acts from
@@ -97,7 +101,7 @@ class ObjectiveAudit:
         value = float(loss.detach()) if loss.numel() == 1 else None
         objective = objective_of(tape)
         signature = signature_of(tape, objective)
-        if len(self._first) < 64:  # noqa: PLR2004 - losses that change all the time: bounded
+        if len(self._first) < 64:
             self._first.setdefault(signature, step)
         view = View(
             step=step,
@@ -110,7 +114,7 @@ class ObjectiveAudit:
             signature=signature,
             first_step=self._first.get(signature, step),
         )
-        if signature not in self.structures and len(self.structures) < 8:  # noqa: PLR2004
+        if signature not in self.structures and len(self.structures) < 8:
             structure = structure_of(tape)
             self.structures[signature] = structure
             self.structure = self.structure or structure
@@ -134,5 +138,5 @@ class ObjectiveAudit:
         return True
 
     def _note(self, problem: str) -> None:
-        if len(self.problems) < 8:  # noqa: PLR2004
+        if len(self.problems) < 8:
             self.problems.append(problem)

@@ -115,7 +115,7 @@ class _Flow:
 
     def _skip(self, place: int, below: list[int]) -> None:
         """Note whether `place` adds a branch to a path around it."""
-        if self.tape.names[place] in ADDITIONS and len(below) == 2:  # noqa: PLR2004
+        if self.tape.names[place] in ADDITIONS and len(below) == 2:
             for around, branch in (below, below[::-1]):
                 near, over = self.calls_near[around], self.calls_below[branch]
                 if near and near & over == near and near & ~self.calls_near[branch]:
@@ -239,7 +239,7 @@ def applied_activation(tape: Tape, place: int, above: set[int]) -> str | None:
     todo, steps = list(tape.outputs[place]), 0
     for reader in todo:
         steps += 1
-        if steps > 32:  # noqa: PLR2004 - a value that is read everywhere is not being activated
+        if steps > 32:
             break
         name = activation_of(tape.nodes[reader], tape.names[reader])
         if name == "sigmoid" and set(tape.outputs[reader]) & set(tape.outputs[place]):
@@ -265,9 +265,8 @@ def structure_of(tape: Tape) -> Structure:
             activation[path] = activation.get(path) or applied
     layers = {
         path: LayerFlow(
-            parents=tuple(
-                flow.paths[i] for i in _bits(flow.parents[path] & ~flow.bit[path])
-            ) or (INPUT,),
+            parents=tuple(flow.paths[i] for i in _bits(flow.parents[path] & ~flow.bit[path]))
+            or (INPUT,),
             activation=activation.get(path),
             is_output=path in outputs,
             has_residual=path in flow.has_residual,

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ FUSED = {
 """Node -> loss function, for those that torch computes in one node."""
 
 REGRESSIONS = frozenset({"mse", "l1", "smooth_l1", "huber"})
-FLOORS = {name: 0.0 for name in (*FUSED.values(), "cross_entropy", "l1")} | {"nll": float("nan")}
+FLOORS = dict.fromkeys((*FUSED.values(), "cross_entropy", "l1"), 0.0) | {"nll": float("nan")}
 """Lowest value that each can take; NaN where it depends on what enters."""
 REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 TERM_LIMIT = 24
@@ -53,7 +54,9 @@ class Term:
     is_divided: bool = False
     """Whether a constant divides it after its sum."""
     is_weighted: bool = False
-    """Whether its elements are multiplied by a tensor before they are reduced (masks, advantages)."""
+    """Whether a tensor multiplies its elements before they are reduced (masks, advantages)."""
+    summed: int = 1
+    """Elements that sums add up into one: the loss is so many times the mean of its elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,10 @@ class _Part:
     reduction: str = "none"
     is_divided: bool = False
     is_weighted: bool = False
+    summed: int = 1
 
     def at(self, place: int, **changes: Any) -> _Part:
-        part = _Part(place, self.factor, self.reduction, self.is_divided, self.is_weighted)
-        for name, value in changes.items():
-            setattr(part, name, value)
-        return part
+        return replace(self, place=place, **changes)
 
     def scaled(self, by: float | None) -> float | None:
         return None if by is None or self.factor is None else self.factor * by
@@ -85,7 +86,8 @@ class _Part:
 
 def objective_of(tape: Tape) -> Objective:
     """Split the loss into its summands and recognise each."""
-    todo, terms, constants = [_Part(0)], [], 0
+    todo, constants = [_Part(0)], 0
+    terms: list[Term] = []
     while todo and len(terms) < TERM_LIMIT:
         part = todo.pop()
         if part.place == NONE:
@@ -102,7 +104,7 @@ def objective_of(tape: Tape) -> Objective:
 def _open(tape: Tape, part: _Part) -> list[_Part] | None:  # noqa: PLR0911 - one line per operation
     """Return what the sum, mean, scale or view at `part` is made of, None where it is none."""
     name, below = tape.names[part.place], tape.inputs[part.place]
-    if name in {"Add", "Sub"} and len(below) == 2:  # noqa: PLR2004
+    if name in {"Add", "Sub"} and len(below) == 2:
         flip = 1.0 if name == "Add" else -1.0
         return [part.at(below[0]), part.at(below[1], factor=part.scaled(flip))]
     if name == "Neg":
@@ -111,7 +113,8 @@ def _open(tape: Tape, part: _Part) -> list[_Part] | None:  # noqa: PLR0911 - one
         return [part.at(below[0], reduction="mean")]
     if name in {"Sum", "Nansum"}:
         kept = part.reduction if part.reduction == "mean" else "sum"
-        return [part.at(below[0], reduction=kept)]
+        added = _count(tape, below[0]) // max(_count(tape, part.place), 1)
+        return [part.at(below[0], reduction=kept, summed=part.summed * max(added, 1))]
     if name in {"Mul", "Div"}:
         return _scaled(tape, part)
     if name in {"Stack", "Cat"} and all(_is_single(tape, i) for i in below):
@@ -133,12 +136,20 @@ def _scaled(tape: Tape, part: _Part) -> list[_Part] | None:
     if by is None and isinstance(other, torch.Tensor) and other.numel() > 1:
         return [part.at(carried[0], is_weighted=True, factor=part.scaled(1.0))]
     if name == "Mul":
-        return [part.at(carried[0], factor=part.scaled(by), is_divided=part.is_divided or _small(by))]
+        return [
+            part.at(carried[0], factor=part.scaled(by), is_divided=part.is_divided or _small(by))
+        ]
     return [part.at(carried[0], factor=part.scaled(1 / by if by else None), is_divided=True)]
 
 
 def _small(by: float | None) -> bool:
-    return by is not None and abs(by) < 0.5  # noqa: PLR2004 - half or less: a division written out
+    return by is not None and abs(by) < 0.5
+
+
+def _count(tape: Tape, place: int) -> int:
+    """Return the elements of what the node at `place` computed, 1 where that is not known."""
+    shape = tape.shape(place) if place != NONE else None
+    return math.prod(shape) if shape is not None else 1
 
 
 def _is_single(tape: Tape, place: int) -> bool:
@@ -149,8 +160,8 @@ def _is_single(tape: Tape, place: int) -> bool:
 def difference(tape: Tape, place: int) -> int:
     """Return the subtraction under a squared or absolute difference, `NONE` where there is none."""
     name, below = tape.names[place], tape.inputs[place]
-    squared = name == "Pow" and scalar(tape.saved(place, "exponent")) == 2.0  # noqa: PLR2004
-    squared = squared or (name == "Mul" and len(below) == 2 and below[0] == below[1] != NONE)  # noqa: PLR2004
+    squared = name == "Pow" and scalar(tape.saved(place, "exponent")) == 2.0
+    squared = squared or (name == "Mul" and len(below) == 2 and below[0] == below[1] != NONE)
     if not (squared or name == "Abs") or below[0] == NONE:
         return NONE
     inside = tape.through(below[0])
@@ -166,7 +177,7 @@ def _is_log_prob(tape: Tape, place: int) -> bool:
     below = tape.inputs[inside]
     return (
         tape.names[inside] == "Sub"
-        and len(below) == 2  # noqa: PLR2004
+        and len(below) == 2
         and below[1] != NONE
         and tape.names[tape.through(below[1])] == "Logsumexp"
     )
@@ -185,9 +196,9 @@ def recognise(tape: Tape, place: int) -> str | None:
         return "log_probability"
     if name == "Mul" and NONE in below and _is_log_prob(tape, max(below)):
         return "soft_cross_entropy"
-    if name == "Sub" and len(below) == 2 and below[0] == NONE and below[1] != NONE:  # noqa: PLR2004
+    if name == "Sub" and len(below) == 2 and below[0] == NONE and below[1] != NONE:
         inner = tape.inputs[below[1]]
-        if tape.names[below[1]] == "Mul" and len(inner) == 2 and inner.count(NONE) == 1:  # noqa: PLR2004
+        if tape.names[below[1]] == "Mul" and len(inner) == 2 and inner.count(NONE) == 1:
             return "kl_div" if _is_target_distribution(tape, below[1]) else None
     return None
 
@@ -216,6 +227,8 @@ def _term(tape: Tape, part: _Part) -> Term:
     if name in FUSED:
         own = REDUCTIONS.get(tape.saved(place, "reduction"), "none")
         reduction = own if own != "none" else reduction
+        if own == "sum":
+            part.summed *= _count(tape, feed)
     return Term(
         name=kind or name.lower(),
         place=place,
@@ -224,4 +237,5 @@ def _term(tape: Tape, part: _Part) -> Term:
         reduction=reduction,
         is_divided=part.is_divided,
         is_weighted=part.is_weighted,
+        summed=part.summed,
     )

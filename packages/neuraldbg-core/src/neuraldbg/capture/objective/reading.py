@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 ROWS = 64
-"""Rows of a saved tensor that are looked at. Heuristic: enough to tell probabilities from scores."""
+"""Rows of a saved tensor that are looked at. Heuristic: enough to tell what they are."""
 UNSIGNED = 1 << 64
 
 
@@ -55,7 +55,7 @@ def scalar(value: Any) -> float | None:
 
 def is_distribution(values: torch.Tensor, dim: int) -> bool:
     """Return whether `values` are in [0, 1] and sum to 1 along `dim`."""
-    if values.ndim <= dim or values.shape[dim] < 2:  # noqa: PLR2004 - one class is no choice
+    if values.ndim <= dim or values.shape[dim] < 2:
         return False
     low, high = (float(v) for v in torch.aminmax(values))
     total = values.sum(dim)
@@ -67,4 +67,4 @@ def is_log_distribution(values: torch.Tensor, dim: int) -> bool:
 
     True where NaN or Inf stand in the way: then nothing is known against it.
     """
-    return not bool((values.logsumexp(dim).abs() >= 3e-2).any())  # noqa: PLR2004
+    return not bool((values.logsumexp(dim).abs() >= 3e-2).any())

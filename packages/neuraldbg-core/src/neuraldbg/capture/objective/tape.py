@@ -7,11 +7,13 @@ holds references to nodes, and so to what they saved: it must not outlive the au
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.objective.activations import VIEWS, short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 NODE_LIMIT = 20_000
 """Nodes read at most. Heuristic: about 40 ms; a 1,000-layer network has 5,000 to 10,000."""
@@ -38,7 +40,7 @@ class Tape:
     def shape(self, place: int) -> tuple[int, ...] | None:
         """Return the shape of what the node at `place` computed, None where it is not known."""
         try:
-            return tuple(int(n) for n in self.nodes[place]._input_metadata[0].shape)
+            return tuple(int(n) for n in self.nodes[place]._input_metadata[0].shape)  # noqa: SLF001
         except Exception:  # noqa: BLE001 - private to torch: absent or symbolic means unknown
             return None
 

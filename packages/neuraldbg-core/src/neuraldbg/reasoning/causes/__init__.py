@@ -16,6 +16,14 @@ MODULES = (
     "nonfinite",
     "optimizer_eps_underflow",
     "loss_scale_collapse",
+    "missing_zero_grad",
+    "zero_grad_before_step",
+    "missing_optimizer_step",
+    "clip_after_step",
+    "clip_before_unscale",
+    "eval_mode_in_training",
+    "train_mode_in_eval",
+    "accumulation_unscaled",
     "observed",
     "unnormalized_input",
     "unnormalized_target",
@@ -38,6 +46,7 @@ MODULES = (
     "missing_gradient_clipping",
     "stale_second_moment",
     "missing_warmup",
+    "adapter_scale_too_high",
     "residual_scale_growth",
     "wrong_loss_sign",
     "posterior_collapse",
@@ -56,6 +65,4 @@ MODULES = (
 
 def assessors() -> list[tuple[str, CauseAssessor]]:
     """Return (name, assess function) of every cause, in the order of `MODULES`."""
-    return [
-        (name, import_module(f"neuraldbg.reasoning.causes.{name}").assess) for name in MODULES
-    ]
+    return [(name, import_module(f"neuraldbg.reasoning.causes.{name}").assess) for name in MODULES]

@@ -34,15 +34,22 @@ def assess(view: CaseView) -> Assessment | None:
         if layer.activation == "softmax" and not layer.is_output and _is_attention(layer):
             late = float(view.late(certain[:, row]))
             if late > CERTAIN:
-                return _found(view, layer.path, f"rows of its softmax are one-hot ({figure(late)})",
-                              np.flatnonzero(certain[:, row] > CERTAIN), 0.7)
+                return _found(
+                    view,
+                    layer.path,
+                    f"rows of its softmax are one-hot ({figure(late)})",
+                    np.flatnonzero(certain[:, row] > CERTAIN),
+                    0.7,
+                )
         if any(layer.path.lower().split(".")[-1].startswith(word) for word in WORDS):
             early, late = float(view.early(rms[:, row])), float(view.late(rms[:, row]))
             if late > LARGE and late > 4 * early:
                 return _found(
-                    view, layer.path,
+                    view,
+                    layer.path,
                     f"queries and keys grew from RMS {figure(early)} to {figure(late)}",
-                    np.flatnonzero(rms[:, row] > LARGE), 0.6,
+                    np.flatnonzero(rms[:, row] > LARGE),
+                    0.6,
                 )
     return None
 
@@ -52,7 +59,9 @@ def _is_attention(layer: LayerInfo) -> bool:
     return layer.role is LayerRole.ACTIVATION or any(w in layer.path.lower() for w in words)
 
 
-def _found(view: CaseView, layer: str, what: str, rows: np.ndarray, confidence: float) -> Assessment:
+def _found(
+    view: CaseView, layer: str, what: str, rows: np.ndarray, confidence: float
+) -> Assessment:
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
     return Assessment(
         cause="attention_collapse",

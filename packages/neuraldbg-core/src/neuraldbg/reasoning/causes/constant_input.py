@@ -27,8 +27,14 @@ def assess(view: CaseView) -> Assessment | None:
     if not float(quiet(np.nanmedian, batch)) > 1:
         return None
     spread = quiet(np.nanmedian, view.inputs(InputStat.SAMPLE_SPREAD), axis=0)
-    floats = [i for i, x in enumerate(view.run.inputs) if "float" in x.dtype and np.isfinite(spread[i])]
-    if not floats or len(floats) < len(view.run.inputs) or not all(spread[i] < SAME for i in floats):
+    floats = [
+        i for i, x in enumerate(view.run.inputs) if "float" in x.dtype and np.isfinite(spread[i])
+    ]
+    if (
+        not floats
+        or len(floats) < len(view.run.inputs)
+        or not all(spread[i] < SAME for i in floats)
+    ):
         return None
     step, name = view.label(0), view.run.inputs[floats[0]].name
     return Assessment(
@@ -44,7 +50,13 @@ def assess(view: CaseView) -> Assessment | None:
         evidence=view.events(types=["data_anomaly", "representation_collapse"]),
         chain=(link(None, step, "preprocessing left no difference between samples"),),
         explains=frozenset(
-            {"labels_unrelated_to_inputs", "embedding_collapse", "unknown", "unnormalized_input",
-             "dying_relu", "lr_too_low"}
+            {
+                "labels_unrelated_to_inputs",
+                "embedding_collapse",
+                "unknown",
+                "unnormalized_input",
+                "dying_relu",
+                "lr_too_low",
+            }
         ),
     )

@@ -56,7 +56,11 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(view.label(0), step),
         evidence=view.events(types=["gradient_health_transition", "activation_regime_shift"]),
         chain=(
-            link(weighted[-1].path if weighted else None, step, "real and made up are told apart with certainty"),
+            link(
+                weighted[-1].path if weighted else None,
+                step,
+                "real and made up are told apart with certainty",
+            ),
             link(layer, step, "the generator's gradient vanishes, or its loss climbs"),
         ),
         explains=frozenset({"unknown", "mode_collapse", "saturating_activations"}),

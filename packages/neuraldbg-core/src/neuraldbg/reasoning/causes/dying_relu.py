@@ -44,7 +44,14 @@ def assess(view: CaseView) -> Assessment | None:
             link(path, step, "outputs and gradients are zero, so the weights cannot come back"),
         ),
         explains=frozenset(
-            {"unknown", "labels_unrelated_to_inputs", "lr_too_low", "deep_without_residual",
-             "embedding_collapse", "posterior_collapse", "oversmoothing"}
+            {
+                "unknown",
+                "labels_unrelated_to_inputs",
+                "lr_too_low",
+                "deep_without_residual",
+                "embedding_collapse",
+                "posterior_collapse",
+                "oversmoothing",
+            }
         ),
     )

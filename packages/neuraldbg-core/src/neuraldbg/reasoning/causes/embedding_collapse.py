@@ -8,37 +8,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
-from neuraldbg.reasoning.symptoms import chance_loss
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
-SPREAD = 0.05
-"""Standard deviation between samples over RMS: 5 % of the vector's length tells samples apart."""
-FALL = 5.0
+SPREAD = 0.1
+"""Standard deviation between samples over RMS: what is left to tell samples apart."""
+COSINE = 0.98
+"""Mean cosine between samples: all vectors point one way."""
+ALIKE = 0.95
+"""Cosine from which the onset counts."""
+DIVERSE = 0.9
+"""Cosine early in the run below which there was something to lose."""
+ONE_DIRECTION = 1.5
+"""Participation ratio of the centred outputs: what still varies lies along one line."""
+POLICIES = frozenset({"log_probability", "soft_cross_entropy"})
+"""Losses of policies and teachers, whose scores may well become alike."""
 
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for an output of several units that lost its spread, under a loss of its own kind."""
     if not view.curve or not len(view.steps) or len(view.run.models) > 1 or view.is_broken:
         return None
-    if chance_loss(view) is not None or _is_regression(view):
+    if view.objective.is_supervised or POLICIES & set(view.objective.names):
         return None
     spread = view.activation(ActivationStat.SPREAD)
+    cosine = view.activation(ActivationStat.COSINE)
+    rank = view.activation(ActivationStat.RANK)
     found = []
     for layer in view.flow.outputs:
         if layer.units == 1:
             continue
         values = spread[:, view.flow.row[layer.path]]
         first, last = float(view.early(values)), float(view.late(values))
-        if np.isfinite(first) and last < SPREAD and last * FALL < first:
-            found.append((layer, first, last, values))
+        row = view.flow.row[layer.path]
+        before, parallel = float(view.early(cosine[:, row])), float(view.late(cosine[:, row]))
+        alike = parallel > COSINE and before < DIVERSE and last < first
+        if alike and (last < SPREAD or float(view.late(rank[:, row])) < ONE_DIRECTION):
+            found.append((layer, first, last))
     if not found:
         return None
-    layer, first, last, values = found[0]
-    rows = np.flatnonzero(values < max(2 * SPREAD, 0.3 * first))
+    layer, first, last = found[0]
+    rows = np.flatnonzero(cosine[:, view.flow.row[layer.path]] > ALIKE)
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
     return Assessment(
         cause="embedding_collapse",
@@ -56,9 +69,3 @@ def assess(view: CaseView) -> Assessment | None:
         chain=(link(layer.path, step, "outputs of different samples become one vector"),),
         explains=frozenset({"labels_unrelated_to_inputs", "unknown", "lr_too_high"}),
     )
-
-
-def _is_regression(view: CaseView) -> bool:
-    """Whether the main loss compares outputs with given targets element by element."""
-    names = [n.words.get("name", "").lower() for n in view.observations.get("loss_function", [])]
-    return any(word in name for name in names for word in ("mse", "l1", "huber", "binary_cross"))

@@ -74,8 +74,16 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, step, "; ".join(effects)),
         ),
         explains=frozenset(
-            {"lr_too_high", "saturating_activations", "dying_relu", "deep_without_residual",
-             "missing_gradient_clipping", "missing_warmup", "residual_scale_growth", "unknown",
-             "unnormalized_target"}
+            {
+                "lr_too_high",
+                "saturating_activations",
+                "dying_relu",
+                "deep_without_residual",
+                "missing_gradient_clipping",
+                "missing_warmup",
+                "residual_scale_growth",
+                "unknown",
+                "unnormalized_target",
+            }
         ),
     )

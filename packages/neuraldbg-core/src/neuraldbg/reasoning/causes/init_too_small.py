@@ -59,8 +59,16 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, step, "outputs shrink layer by layer, and gradients with them"),
         ),
         explains=frozenset(
-            {"lr_too_low", "saturating_activations", "deep_without_residual", "unknown",
-             "labels_unrelated_to_inputs", "dying_relu", "embedding_collapse",
-             "recurrent_vanishing", "oversmoothing"}
+            {
+                "lr_too_low",
+                "saturating_activations",
+                "deep_without_residual",
+                "unknown",
+                "labels_unrelated_to_inputs",
+                "dying_relu",
+                "embedding_collapse",
+                "recurrent_vanishing",
+                "oversmoothing",
+            }
         ),
     )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for a lasting departure of the input that the loss followed."""
+    if len(view.run.models) > 1:
+        return None
     for departure in departures(view):
         if not departure.is_lasting or departure.row < 5:
             continue
@@ -30,7 +32,9 @@ def assess(view: CaseView) -> Assessment | None:
         return Assessment(
             cause="input_distribution_shift",
             failure=FailureType.DATA_ANOMALY,
-            confidence=min(0.9, 0.65 + 0.1 * np.log10(max(abs(departure.z) / 8, 1)) + 0.1 * (harm > 2)),
+            confidence=min(
+                0.9, 0.65 + 0.1 * np.log10(max(abs(departure.z) / 8, 1)) + 0.1 * (harm > 2)
+            ),
             description=(
                 f"Input distribution {kind} at step {step}: {stat} of input {name!r} went from "
                 f"{figure(departure.before)} to {figure(departure.after)} for good, and the loss "
@@ -44,8 +48,15 @@ def assess(view: CaseView) -> Assessment | None:
                 link(None, step, "the model sees what it was not trained on, and the loss rises"),
             ),
             explains=frozenset(
-                {"lr_too_high", "missing_gradient_clipping", "unknown", "dying_relu",
-                 "stale_second_moment", "outlier_batch", "target_outlier"}
+                {
+                    "lr_too_high",
+                    "missing_gradient_clipping",
+                    "unknown",
+                    "dying_relu",
+                    "stale_second_moment",
+                    "outlier_batch",
+                    "target_outlier",
+                }
             ),
         )
     return None

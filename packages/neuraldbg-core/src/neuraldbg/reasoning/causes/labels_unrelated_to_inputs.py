@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
-from neuraldbg.reasoning.symptoms import chance_loss
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -21,8 +20,8 @@ ENOUGH_STEPS = 100
 def assess(view: CaseView) -> Assessment | None:
     """By exclusion: at chance over known classes, with sound gradients and steps."""
     curve = view.curve
-    chance = chance_loss(view)
-    if chance is None or len(curve) < ENOUGH_STEPS or view.is_broken or curve.is_falling:
+    chance = view.objective.ignorant
+    if not np.isfinite(chance) or len(curve) < ENOUGH_STEPS or view.is_broken or curve.is_falling:
         return None
     if not 0.9 * chance < curve.end < 1.3 * chance or curve.best < 0.85 * chance:
         return None

@@ -33,13 +33,15 @@ def assess(view: CaseView) -> Assessment | None:
         before = float(quiet(np.nanmedian, view.step_size[max(0, row - 6) : row + 1]))
     largest = float(np.nanmax([start, before])) if np.isfinite([start, before]).any() else 0.0
     rise = _rise(view)
-    dead = [d for d in dead_layers(view, 0.9) if d.row > 0]
-    symptom = curve.is_diverged or rise > 1.5 or bool(dead)
+    dead = dead_layers(view, 0.9)
+    if any(d.is_from_start for d in dead):
+        dead = []
+    symptom = curve.is_diverged or rise > 1.5 or bool(dead) or _swings(view)
     if largest < LARGE_STEP and not (curve.is_diverged and largest > LARGE_STEP / 3):
         return None
-    confidence = 0.3
+    confidence = 0.15
     confidence += 0.2 if largest > HUGE_STEP else 0.1 if largest > LARGE_STEP else 0.0
-    confidence += 0.25 if symptom else 0.0
+    confidence += 0.35 if symptom else 0.0
     confidence += 0.1 if curve.is_diverged and rise > 3 else 0.0
     onset_row = _onset(view, row)
     onset = view.label(onset_row)
@@ -60,7 +62,9 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(onset, max(onset, view.label(row) if row is not None else onset)),
         evidence=evidence,
         chain=(
-            link(None, onset, f"lr {figure(lr)} makes steps of {100 * largest:.3g} % of the weights"),
+            link(
+                None, onset, f"lr {figure(lr)} makes steps of {100 * largest:.3g} % of the weights"
+            ),
             link(None, view.label(row) if row is not None else onset, what),
         ),
         explains=frozenset({"dying_relu", "unknown", "labels_unrelated_to_inputs"}),
@@ -73,6 +77,12 @@ def _rise(view: CaseView) -> float:
     if len(finite) < 3 or view.curve.is_signed or finite[0] <= 0:
         return 1.0
     return float(np.max(finite[1:12]) / finite[0])
+
+
+def _swings(view: CaseView) -> bool:
+    """Whether the late loss jumps up and down from step to step by half its level."""
+    tail = view.curve.finite[len(view.curve.finite) // 2 :]
+    return len(tail) > 20 and view.curve.noise > 0.5 * abs(float(np.median(tail)))
 
 
 def _onset(view: CaseView, departure: int | None) -> int:

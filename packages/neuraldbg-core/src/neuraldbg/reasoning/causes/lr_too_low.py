@@ -45,7 +45,9 @@ def assess(view: CaseView) -> Assessment | None:
     high, low = float(quiet(np.nanmax, lr)), float(quiet(np.nanmin, lr))
     if low < 0.02 * high and np.nanargmin(lr) > np.nanargmax(lr):
         return None
-    agree = float(quiet(np.nanmedian, view.parameter(ParameterStat.GRAD_COSINE)[:, view.matrix_rows]))
+    agree = float(
+        quiet(np.nanmedian, view.parameter(ParameterStat.GRAD_COSINE)[:, view.matrix_rows])
+    )
     confidence = 0.6 + 0.2 * (length < SHORT_PATH / 3) + (0.1 if agree > 0.1 else 0.0)
     return Assessment(
         cause="lr_too_low",
@@ -60,7 +62,11 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(view.label(0), view.label(0)),
         evidence=view.events(types=["optimizer_instability"], state="loss_plateau"),
         chain=(
-            link(None, view.label(0), f"lr {figure(high)} makes steps of {per_step:.1e} of the weights"),
+            link(
+                None,
+                view.label(0),
+                f"lr {figure(high)} makes steps of {per_step:.1e} of the weights",
+            ),
             link(None, view.label(0), "the loss stands still although gradients are there"),
         ),
         explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),

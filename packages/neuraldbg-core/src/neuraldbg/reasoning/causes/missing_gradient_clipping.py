@@ -29,7 +29,9 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or view.is_clipped or curve.is_signed or len(view.run.models) > 1:
         return None
-    deep = len(view.flow.weighted) >= 10 or any(l.order >= 0 and _repeats(view, l.path) for l in view.flow.weighted)
+    deep = len(view.flow.weighted) >= 10 or any(
+        l.order >= 0 and _repeats(view, l.path) for l in view.flow.weighted
+    )
     if not (view.flow.recurrent or deep):
         return None
     row = _jump(view)

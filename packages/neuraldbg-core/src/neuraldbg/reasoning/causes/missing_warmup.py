@@ -43,6 +43,13 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, step, "the second moments know nothing yet and the lr is already full"),
             link(None, step, "attention and norms are thrown off before they could adapt"),
         ),
-        explains=frozenset({"unknown", "labels_unrelated_to_inputs", "embedding_collapse",
-                            "attention_collapse", "oversmoothing"}),
+        explains=frozenset(
+            {
+                "unknown",
+                "labels_unrelated_to_inputs",
+                "embedding_collapse",
+                "attention_collapse",
+                "oversmoothing",
+            }
+        ),
     )

@@ -52,7 +52,9 @@ def assess(view: CaseView) -> Assessment | None:
         born += f": {mechanism}"
     title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
     evidence = tuple(
-        e for e in view.trace.events if str(e.event_type) == "numerical_error" and e.step == first.step
+        e
+        for e in view.trace.events
+        if str(e.event_type) == "numerical_error" and e.step == first.step
     )[:3]
     return Assessment(
         cause=cause,

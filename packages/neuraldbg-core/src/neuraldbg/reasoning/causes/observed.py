@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.causes import vocabulary, words
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def _always(_view: CaseView) -> bool:
 def _unlearned(view: CaseView) -> bool:
     """For what is often done on purpose: it counts only where the run does not learn."""
     return not view.curve.learned
+
+
+def _undeclared(view: CaseView) -> bool:
+    """For frozen parameters: not beside adapters, which are there to be trained alone."""
+    return not view.curve.learned and not adapters(view)
 
 
 def _unstable(view: CaseView) -> bool:
@@ -65,7 +71,7 @@ KINDS: dict[str, Known] = {
         "frozen_parameters",
         WIRING,
         "parameters of {where} have requires_grad=False, and the run does not learn",
-        _unlearned,
+        _undeclared,
         0.7,
     ),
     "gradient_absent": Known(
@@ -95,55 +101,15 @@ KINDS: dict[str, Known] = {
         _unstable,
         0.6,
     ),
-    "no_optimizer_step": Known(
-        "missing_optimizer_step", WIRING, "backward runs but no optimizer ever steps"
-    ),
-    "gradients_not_cleared": Known(
-        "missing_zero_grad",
-        WIRING,
-        "gradients are not cleared between optimizer steps, so each step repeats all earlier ones",
-    ),
-    "cleared_before_step": Known(
-        "zero_grad_before_step",
-        WIRING,
-        "gradients are cleared between backward and the optimizer step, so the step does nothing",
-    ),
-    "clipped_after_step": Known(
-        "clip_after_step",
-        WIRING,
-        "gradients are clipped only after the optimizer has used them",
-    ),
-    "clipped_scaled": Known(
-        "clip_before_unscale",
-        WIRING,
-        "gradients are clipped while still multiplied by the loss scale",
-    ),
-    "accumulation_unscaled": Known(
-        "accumulation_unscaled",
-        WIRING,
-        "several backward passes add up before each step and the loss is not divided by their number",
-        _unstable,
-        0.7,
-    ),
-    "eval_mode_in_training": Known(
-        "eval_mode_in_training",
-        WIRING,
-        "training steps run in eval mode: dropout and batch statistics are off in {where}",
-        prior=0.75,
-    ),
-    "train_mode_in_eval": Known(
-        "train_mode_in_eval",
-        WIRING,
-        "evaluation runs in train mode: dropout is on and running statistics move in {where}",
-        prior=0.6,
-    ),
     "inplace_skip": Known(
         "inplace_on_skip_path",
         WIRING,
         "a tensor that a skip connection reads is changed in place in {where}",
     ),
     "detached_term": Known(
-        "detached_loss_term", WIRING, "a term of the loss has no path to any parameter it is meant for"
+        "detached_loss_term",
+        WIRING,
+        "a term of the loss has no path to any parameter it is meant for",
     ),
     "constant_term": Known(
         "constant_loss_term", WIRING, "a term of the loss does not change though its inputs do"
@@ -211,6 +177,11 @@ KINDS: dict[str, Known] = {
         OBJECTIVE,
         "outputs at a position depend on later positions through {where}",
     ),
+    "negative_term": Known(
+        "wrong_loss_sign",
+        OBJECTIVE,
+        "an error measure enters the loss with a negative factor, so the run maximises it",
+    ),
     "labels_unrelated": Known(
         "labels_unrelated_to_inputs",
         OBJECTIVE,
@@ -219,10 +190,9 @@ KINDS: dict[str, Known] = {
     ),
 }
 
-FAILURES_OF = {"temperature_misset": FailureType.REPRESENTATION_COLLAPSE}
-
-
-CONFIRMED_WITHIN = 10
+UNSURE = 0.5
+"""Below this capture says that it may be meant: no hypothesis by itself."""
+CONFIRMED_WITHIN = 40
 """Capture confirms a structural fault over a few steps before it tells: it acts from step 0 on."""
 
 
@@ -230,15 +200,45 @@ def assess(view: CaseView) -> list[Assessment]:
     """Return one assessment per kind of observation (and cause) whose evidence counts."""
     found: dict[str, Assessment] = {}
     for kind, notes in view.observations.items():
-        known = KINDS.get(kind)
+        known = KINDS.get(kind) or _by_cause(kind, notes[0])
         if known is None or not known.is_due(view):
             continue
         for note in sorted(notes, key=lambda n: (n.step, view.flow.place.get(n.layer or "", 0))):
             assessment = _one(view, kind, known, note, len(notes))
+            if assessment.confidence < UNSURE:
+                continue
             best = found.get(assessment.cause)
             if best is None or assessment.confidence > best.confidence:
                 found[assessment.cause] = assessment
     return list(found.values())
+
+
+ELSEWHERE = frozenset(
+    {
+        "nonfinite_birth",
+        "nonfinite_input",
+        "nonfinite_parameter",
+        "nonfinite_unlocated",
+        "no_optimizer_step",
+        "gradients_not_cleared",
+        "cleared_before_step",
+        "clipped_after_step",
+        "clipped_scaled",
+        "accumulation_unscaled",
+        "eval_mode_in_training",
+        "train_mode_in_eval",
+    }
+)
+"""Kinds that causes of their own judge over the whole run."""
+
+
+def _by_cause(kind: str, note: Observation) -> Known | None:
+    """Return how to read a kind that is new here: by the cause that capture names."""
+    cause = note.words.get("cause", "")
+    if kind in ELSEWHERE or cause not in vocabulary().causes:
+        return None
+    failure = FailureType(vocabulary().cause(cause).failures[0])
+    return Known(cause, failure, "capture observed " + kind.replace("_", " ") + " in {where}")
 
 
 def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int) -> Assessment:
@@ -288,6 +288,8 @@ SYMPTOMATIC = frozenset(
         "embedding_collapse",
         "deep_without_residual",
         "recurrent_vanishing",
+        "discriminator_overpowers",
+        "mode_collapse",
         "unknown",
     }
 )

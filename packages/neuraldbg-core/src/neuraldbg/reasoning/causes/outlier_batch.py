@@ -15,12 +15,17 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+WARM_UP = 8
+"""Batches before there is a band."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for a lone batch outside the band on whose step the loss jumps and stays up."""
     curve = view.curve
+    if len(view.run.models) > 1:
+        return None
     for departure in departures(view):
-        if departure.is_lasting or abs(departure.z) < 12:
+        if departure.is_lasting or abs(departure.z) < 12 or departure.row < WARM_UP:
             continue
         step = view.label(departure.row)
         index = int(np.searchsorted(curve.steps, step))
@@ -51,8 +56,14 @@ def assess(view: CaseView) -> Assessment | None:
                 link(None, step, "its gradient moves the weights by more than all before"),
             ),
             explains=frozenset(
-                {"lr_too_high", "missing_gradient_clipping", "unknown", "dying_relu",
-                 "stale_second_moment", "target_outlier"}
+                {
+                    "lr_too_high",
+                    "missing_gradient_clipping",
+                    "unknown",
+                    "dying_relu",
+                    "stale_second_moment",
+                    "target_outlier",
+                }
             ),
         )
     return None

@@ -14,6 +14,11 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+STUCK = 0.3
+"""Share of outputs at the bound: so many targets lie beyond it."""
+DEAD = 0.97
+"""From here on the head is dead altogether, which is another cause."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Look at an output layer that is itself rectified or bounded, and stuck at its bound."""
@@ -32,7 +37,7 @@ def assess(view: CaseView) -> Assessment | None:
             word = "at its bound"
         else:
             continue
-        if not stuck > 0.4:
+        if not STUCK < stuck < DEAD:
             continue
         step = view.label(0)
         return Assessment(

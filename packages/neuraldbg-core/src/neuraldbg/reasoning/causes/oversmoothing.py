@@ -33,7 +33,11 @@ def assess(view: CaseView) -> Assessment | None:
     last = float(values[usable[-1]])
     if slope > -0.1 or last > 0.25 or last * 4 > float(values[usable].max()):
         return None
-    place = int(usable[np.flatnonzero(values[usable] < 0.3)[0]]) if (values[usable] < 0.3).any() else int(usable[-1])
+    place = (
+        int(usable[np.flatnonzero(values[usable] < 0.3)[0]])
+        if (values[usable] < 0.3).any()
+        else int(usable[-1])
+    )
     layer, step = layers[place].path, view.label(0)
     return Assessment(
         cause="oversmoothing",
@@ -48,10 +52,17 @@ def assess(view: CaseView) -> Assessment | None:
         onset=step,
         onset_range=(step, step),
         evidence=view.events(types=["representation_collapse"]),
-        chain=(link(layer, step, "every layer averages over neighbours, and nothing keeps the own"),),
+        chain=(
+            link(layer, step, "every layer averages over neighbours, and nothing keeps the own"),
+        ),
         explains=frozenset(
-            {"unknown", "labels_unrelated_to_inputs", "deep_without_residual", "init_too_small",
-             "lr_too_low"}
+            {
+                "unknown",
+                "labels_unrelated_to_inputs",
+                "deep_without_residual",
+                "init_too_small",
+                "lr_too_low",
+            }
         ),
     )
 

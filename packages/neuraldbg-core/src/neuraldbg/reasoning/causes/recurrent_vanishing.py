@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 LONG = 20
 """Time steps from which an ungated cell's gradient is orders smaller at the start (Bengio 1994)."""
 
+LONG_GATED = 100
+"""The same for LSTM and GRU, whose gates keep gradients some five times longer."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for a recurrent layer over long sequences in a run that does not learn."""
@@ -23,10 +26,12 @@ def assess(view: CaseView) -> Assessment | None:
     if curve.best_progress > 0.2:
         return None
     layer = view.flow.recurrent[0]
-    length = max((max(i.shape[1:], default=0) for i in view.run.inputs if len(i.shape) >= 2), default=0)
-    if length < LONG:
-        return None
+    length = max(
+        (max(i.shape[1:], default=0) for i in view.run.inputs if len(i.shape) >= 2), default=0
+    )
     is_plain = layer.kind.lower().startswith("rnn")
+    if length < (LONG if is_plain else LONG_GATED):
+        return None
     step = view.label(0)
     return Assessment(
         cause="recurrent_vanishing",

@@ -55,5 +55,7 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(step, step),
         evidence=view.events(until=step + 5),
         chain=(link(layer, step, "every branch adds its full scale to the stream"),),
-        explains=frozenset({"lr_too_high", "missing_gradient_clipping", "unknown", "missing_warmup"}),
+        explains=frozenset(
+            {"lr_too_high", "missing_gradient_clipping", "unknown", "missing_warmup"}
+        ),
     )

@@ -51,7 +51,9 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(step, view.label(len(view.steps) - 1)),
         evidence=view.events(types=["representation_collapse", "gradient_health_transition"]),
         chain=(
-            link(router, step, "the router prefers few experts, which learn and are preferred more"),
+            link(
+                router, step, "the router prefers few experts, which learn and are preferred more"
+            ),
             link(group, step, f"{starved} experts get no gradient"),
         ),
         explains=frozenset({"unknown", "dying_relu"}),
@@ -73,7 +75,7 @@ def _siblings(view: CaseView) -> dict[str, list[str]]:
 
 
 def _router(view: CaseView, group: str) -> str | None:
-    owner = group.split("*")[0].rstrip(".").rpartition(".")[0]
+    owner = group.split("*", maxsplit=1)[0].rstrip(".").rpartition(".")[0]
     words = ("router", "gate", "gating", "switch", "route", "dispatch")
     for layer in view.flow.executed:
         if layer.path.startswith(owner) and any(w in layer.path.lower() for w in words):

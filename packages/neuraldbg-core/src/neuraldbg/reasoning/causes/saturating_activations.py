@@ -57,12 +57,19 @@ def assess(view: CaseView) -> Assessment | None:
             onset_range=(step, step),
             evidence=view.events(types=["gradient_health_transition", "activation_regime_shift"]),
             chain=(
-                link(layer, step, f"each {inner[0].activation} passes on a fraction of its gradient"),
+                link(
+                    layer, step, f"each {inner[0].activation} passes on a fraction of its gradient"
+                ),
                 link(layer, step, f"the first layers get {figure(depth.ratio)} of the last one's"),
             ),
             explains=frozenset(
-                {"lr_too_low", "deep_without_residual", "unknown", "labels_unrelated_to_inputs",
-                 "recurrent_vanishing"}
+                {
+                    "lr_too_low",
+                    "deep_without_residual",
+                    "unknown",
+                    "labels_unrelated_to_inputs",
+                    "recurrent_vanishing",
+                }
             ),
         )
     where = saturated[0]

@@ -59,7 +59,9 @@ def assess(view: CaseView) -> Assessment | None:
             evidence=view.events(types=["optimizer_instability"], state="loss_spike"),
             chain=(
                 link(parameter.layer, step, "the gradient outgrows the second moment's memory"),
-                link(None, int(curve.steps[index]), "one step is far too long, and the loss spikes"),
+                link(
+                    None, int(curve.steps[index]), "one step is far too long, and the loss spikes"
+                ),
             ),
             explains=frozenset({"missing_gradient_clipping", "unknown"}),
         )

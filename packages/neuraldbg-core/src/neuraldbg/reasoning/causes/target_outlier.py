@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 JUMP = 10.0
 """Loss over the median of the steps before."""
 
+BEYOND = 10.0
+"""Loss over the squared size of the outputs: what the outputs themselves cannot account for."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for a jump of the loss on a step whose outputs were like those before."""
@@ -27,14 +30,16 @@ def assess(view: CaseView) -> Assessment | None:
     outputs = output_rms(view)
     for index, z, ratio in curve.jumps:
         value = float(curve.values[index])
-        if ratio < JUMP or value < 3 * abs(curve.start) or z < 20:
+        before = curve.values[max(0, index - 3) : index]
+        sudden = value > JUMP * float(np.nanmax(np.abs(before), initial=0.0))
+        if ratio < JUMP or not sudden or value < 3 * abs(curve.start) or z < 20:
             continue
         row = view.row_at(int(curve.steps[index]))
         past = outputs[max(0, row - 30) : row]
         middle, scale = (float(x) for x in median_mad(past)) if len(past) >= 3 else (np.nan, 0.0)
         if not np.isfinite(middle) or not np.isfinite(outputs[row]):
             continue
-        if outputs[row] > 2 * middle + 6 * scale:
+        if outputs[row] > 2 * middle + 6 * scale or value < BEYOND * max(outputs[row], 1.0) ** 2:
             return None
         stays = lasting_jump(view, index)
         if not (stays > 1.3 or view.is_broken or not curve.learned):
@@ -59,8 +64,13 @@ def assess(view: CaseView) -> Assessment | None:
                 link(None, step, "its loss and gradient move the weights by more than all before"),
             ),
             explains=frozenset(
-                {"lr_too_high", "missing_gradient_clipping", "unknown", "stale_second_moment",
-                 "dying_relu"}
+                {
+                    "lr_too_high",
+                    "missing_gradient_clipping",
+                    "unknown",
+                    "stale_second_moment",
+                    "dying_relu",
+                }
             ),
         )
     return None

@@ -10,6 +10,7 @@ import numpy as np
 from neuraldbg.causes import UNKNOWN
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.symptoms import departure_row
+from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -45,19 +46,40 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     row = departure_row(view)
     step = view.label(row) if row is not None else view.label(0)
+    layer = _first_grown(view, row) if row is not None else None
+    failure = (
+        FailureType.OPTIMIZER_INSTABILITY if layer is None else FailureType.EXPLODING_GRADIENTS
+    )
+    where = "" if layer is None else f"Gradient explosion originated in {named(layer)}: "
     return Assessment(
         cause=UNKNOWN,
-        failure=FailureType.OPTIMIZER_INSTABILITY,
+        failure=failure,
+        layer=layer,
         confidence=0.25,
         description=(
-            f"The loss diverged from step {step}: from {figure(curve.best)} to {figure(curve.end)}; "
-            "no known cause fits the evidence."
+            f"{where}the loss diverged from step {step}, from {figure(curve.best)} to "
+            f"{figure(curve.end)}; no known cause fits the evidence."
         ),
         onset=step,
         onset_range=(max(step - 1, 0), step),
-        evidence=view.events(types=["optimizer_instability"]),
-        chain=(link(None, step, "the loss leaves its level for good"),),
+        evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
+        chain=(link(layer, step, "the loss leaves its level for good"),),
     )
+
+
+GROWN = 10.0
+"""Gradient RMS around the departure over its median before."""
+
+
+def _first_grown(view: CaseView, row: int) -> str | None:
+    """Return the first layer of the data flow whose gradient grew with (or before) the loss."""
+    for layer in view.flow.weighted:
+        rms = view.layer_gradient(layer.path)
+        usual = quiet(np.nanmedian, rms[max(0, row - 60) : max(1, row - 5)])
+        around = quiet(np.nanmax, rms[max(0, row - 5) : row + 10])
+        if float(around) > GROWN * float(usual) > 0:
+            return layer.path
+    return None
 
 
 def _first_broken(view: CaseView) -> str | None:
@@ -67,4 +89,4 @@ def _first_broken(view: CaseView) -> str | None:
         return None
     columns = np.flatnonzero(bad[rows[0]])
     layers = [view.run.layers[int(c)] for c in columns]
-    return min(layers, key=lambda x: (view.flow.place.get(x.path, 0))).path
+    return min(layers, key=lambda x: view.flow.place.get(x.path, 0)).path

@@ -24,15 +24,15 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or not len(view.steps) or curve.is_signed or chance_loss(view) is not None:
         return None
-    names = [note.words.get("name", "").lower() for note in view.observations.get("loss_function", [])]
-    squared = any("mse" in n for n in names)
-    if names and not squared and not any("l1" in n or "huber" in n for n in names):
+    objective = view.objective
+    if objective.is_summed or (
+        objective.names and not (objective.is_squared or objective.is_absolute)
+    ):
         return None
-    if any("sum" in n.words.get("reduction", "") for n in view.observations.get("loss_function", [])):
-        return None
+    squared = objective.is_squared
     output = float(output_rms(view)[0])
     first = curve.first
-    scale = np.sqrt(first) if squared or not names else first
+    scale = first if objective.is_absolute else float(np.sqrt(first))
     incoming = view.early(view.activation(ActivationStat.INPUT_RMS))
     entries = [float(incoming[view.flow.row[x.path]]) for x in view.flow.entries]
     if any(x > 8.0 for x in entries if np.isfinite(x)):
@@ -56,7 +56,11 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(step, step),
         evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
         chain=(
-            link(head, step, f"targets of size {figure(float(scale))} meet outputs of {figure(output)}"),
+            link(
+                head,
+                step,
+                f"targets of size {figure(float(scale))} meet outputs of {figure(output)}",
+            ),
             link(head, step, "loss and head gradients are the square of that"),
         ),
         explains=frozenset({"lr_too_high", "unknown", "dying_relu", "missing_gradient_clipping"}),

@@ -49,7 +49,12 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, onset, "each update raises the targets it chases"),
         ),
         explains=frozenset(
-            {"lr_too_high", "missing_gradient_clipping", "unknown", "unnormalized_target",
-             "unnormalized_input"}
+            {
+                "lr_too_high",
+                "missing_gradient_clipping",
+                "unknown",
+                "unnormalized_target",
+                "unnormalized_input",
+            }
         ),
     )

@@ -59,9 +59,19 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, step, "weights shrink geometrically and outputs become one constant"),
         ),
         explains=frozenset(
-            {"labels_unrelated_to_inputs", "embedding_collapse", "dying_relu", "unknown",
-             "lr_too_high", "posterior_collapse", "init_too_small", "lr_too_low",
-             "oversmoothing", "recurrent_vanishing", "saturating_activations",
-             "deep_without_residual"}
+            {
+                "labels_unrelated_to_inputs",
+                "embedding_collapse",
+                "dying_relu",
+                "unknown",
+                "lr_too_high",
+                "posterior_collapse",
+                "init_too_small",
+                "lr_too_low",
+                "oversmoothing",
+                "recurrent_vanishing",
+                "saturating_activations",
+                "deep_without_residual",
+            }
         ),
     )

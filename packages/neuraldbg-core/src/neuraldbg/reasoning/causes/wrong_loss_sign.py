@@ -14,8 +14,6 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
-FLOORED = ("cross_entropy", "nll", "mse", "l1", "huber", "bce", "binary_cross")
-
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for a loss that runs to minus infinity while outputs grow."""
@@ -27,10 +25,11 @@ def assess(view: CaseView) -> Assessment | None:
     outputs = output_rms(view)
     with np.errstate(invalid="ignore", divide="ignore"):
         grown = float(view.late(outputs) / view.early(outputs))
-    names = [n.words.get("name", "").lower() for n in view.observations.get("loss_function", [])]
-    floored = any(word in name for name in names for word in FLOORED)
-    runaway = fell_last > 1.2 * max(fell_first, 0) and fell_last > 0 and curve.end < -20 * max(
-        abs(curve.start), 0.1
+    floored = view.objective.is_supervised
+    runaway = (
+        fell_last > 1.2 * max(fell_first, 0)
+        and fell_last > 0
+        and curve.end < -20 * max(abs(curve.start), 0.1)
     )
     if not runaway or not (grown > 5 or floored):
         return None
@@ -47,6 +46,8 @@ def assess(view: CaseView) -> Assessment | None:
         onset=step,
         onset_range=(step, step),
         evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
-        chain=(link(None, step, "minimising the negative of a loss raises the loss without bound"),),
+        chain=(
+            link(None, step, "minimising the negative of a loss raises the loss without bound"),
+        ),
         explains=frozenset({"unknown", "lr_too_high"}),
     )

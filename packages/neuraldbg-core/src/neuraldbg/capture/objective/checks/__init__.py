@@ -7,11 +7,13 @@ may keep counts, never tensors. The audit guards each call: a check that fails i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 
 class Check(Protocol):
@@ -25,6 +27,7 @@ def all_checks() -> list[Check]:
     """Return one fresh instance of every check."""
     from neuraldbg.capture.objective.checks.broadcast import BroadcastLoss
     from neuraldbg.capture.objective.checks.constants import ConstantTerm
+    from neuraldbg.capture.objective.checks.degenerate import DegenerateTargets
     from neuraldbg.capture.objective.checks.detached import DetachedTerm
     from neuraldbg.capture.objective.checks.inplace import InplaceSkip
     from neuraldbg.capture.objective.checks.labels import LabelGap
@@ -54,6 +57,7 @@ def all_checks() -> list[Check]:
         SumReduction,
         DetachedTerm,
         ConstantTerm,
+        DegenerateTargets,
         NegativeTerm,
         Temperature,
         InplaceSkip,

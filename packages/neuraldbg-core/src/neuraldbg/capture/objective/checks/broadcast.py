@@ -3,22 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
 from neuraldbg.capture.objective.losses import Term, difference
 from neuraldbg.capture.objective.reading import rows
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 Shape = tuple[int, ...]
 
 
 def is_outer(small: Shape, wide: Shape) -> bool:
     """Return whether `[N, 1, ...]` or `[N, ...]` became `[N, N, ...]`."""
-    if len(wide) < 2 or wide[0] != wide[1] or wide[0] < 2:  # noqa: PLR2004
+    if len(wide) < 2 or wide[0] != wide[1] or wide[0] < 2:
         return False
     rest = wide[2:]
     return small in {(wide[0], 1, *rest), (wide[0], *rest), (1, wide[0], *rest)}
@@ -35,7 +39,7 @@ def _is_repeated(target: torch.Tensor) -> bool:
 def _is_sum_of_sides(gap: torch.Tensor) -> bool:
     """Return whether `gap[i, j]` is `a[i] - b[j]`: one value per row, one per column."""
     values = rows(gap, limit=8)
-    if values is None or values.shape[0] < 2:  # noqa: PLR2004
+    if values is None or values.shape[0] < 2:
         return False
     step = values - values[:1]
     spread = (step - step[:, :1]).abs().max()
@@ -89,7 +93,7 @@ class BroadcastLoss:
         """Return the operations of the term in which two sides can meet."""
         found, todo = [], [place]
         for node in todo:
-            if len(todo) > 24 or (node != place and node not in view.above):  # noqa: PLR2004
+            if len(todo) > 24 or (node != place and node not in view.above):
                 break
             if view.tape.names[node] in {"Sub", "Mul", "Div", "Add", "Rsub"} or node == place:
                 found.append(node)
@@ -124,10 +128,17 @@ class BroadcastLoss:
         if tape.names[node] in {"Mul", "Div"}:
             name = "other" if tape.inputs[node][-1] == NONE else "self"
             other, wide = tape.saved(node, name), tape.shape(node)
-            return isinstance(other, torch.Tensor) and wide is not None and (
-                tuple(other.shape) != wide and other.numel() * wide[0] == torch.Size(wide).numel()
+            return (
+                isinstance(other, torch.Tensor)
+                and wide is not None
+                and (
+                    tuple(other.shape) != wide
+                    and other.numel() * wide[0] == torch.Size(wide).numel()
+                )
             )
         gap = tape.saved(term.place, "self")
-        return isinstance(gap, torch.Tensor) and tuple(gap.shape) == tape.shape(node) and (
-            _is_sum_of_sides(gap)
+        return (
+            isinstance(gap, torch.Tensor)
+            and tuple(gap.shape) == tape.shape(node)
+            and (_is_sum_of_sides(gap))
         )

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 
-from neuraldbg.capture.objective.losses import Term
-from neuraldbg.capture.objective.reading import signed
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+from neuraldbg.capture.objective.reading import scalar, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.losses import Term
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 ENOUGH = 4
 """Losses looked at before anything is said."""
@@ -22,9 +25,31 @@ SIZE_LIMIT = 1 << 22
 """Elements above which a term is not recomputed: 4 M cost about 10 ms."""
 
 
+_RESULTS = {"Relu": "result", "Exp": "result", "Sqrt": "result", "Sigmoid": "result",
+            "ClampMin": "self", "Clamp": "self"}  # fmt: skip
+"""Operations at the end of hand-written losses, and where they keep what they computed."""
+
+
+def _of_result(view: View, term: Term) -> float | None:
+    """Return the mean or sum of what an operation kept, None where it is reduced otherwise."""
+    tape, at = view.tape, term.place
+    values = tape.saved(at, _RESULTS[tape.names[at]])
+    if not isinstance(values, torch.Tensor) or not 0 < values.numel() <= SIZE_LIMIT:
+        return None
+    if term.is_weighted or term.reduction not in {"mean", "sum"}:
+        return None
+    with torch.no_grad():
+        plain = values.detach().float()
+        if _RESULTS[tape.names[at]] == "self":
+            plain = plain.clamp(scalar(tape.saved(at, "min")), scalar(tape.saved(at, "max")))
+        return float(plain.mean()) * (term.summed if term.reduction == "sum" else 1)
+
+
 def value_of(view: View, term: Term) -> float | None:
     """Recompute a term from what its node saved, None where that cannot be done exactly."""
     tape, at = view.tape, term.place
+    if tape.names[at] in _RESULTS:
+        return _of_result(view, term)
     given, target = tape.saved(at, "self"), tape.saved(at, "target")
     if not isinstance(given, torch.Tensor) or not isinstance(target, torch.Tensor):
         return None
@@ -68,28 +93,41 @@ class ConstantTerm:
     def observe(self, view: View) -> Iterable[Observation]:
         """Recompute each term; compare with the steps before."""
         signature = view.signature
-        if len(self._left) > 16 or len(view.terms) > 6:  # noqa: PLR2004
+        if len(self._left) > 16 or len(view.terms) > 6:
             return
         values = [value_of(view, term) for term in view.terms]
         for at, (term, value) in enumerate(zip(view.terms, values, strict=True)):
             if value is not None:
                 yield from self._unchanged(view, term, (signature, at), value)
+        self._remember(signature, values)
         if view.objective.constants and signature not in self._told:
             yield from self._rest(view, signature, values)
+
+    def _remember(self, signature: str, values: list[float | None]) -> None:
+        """Keep the last values of each term, so that terms can be compared with one another."""
+        for at, value in enumerate(values):
+            if value is not None:
+                seen = self._values.setdefault((signature, at), [])
+                seen.append(value)
+                del seen[: -2 * ENOUGH]
 
     def _unchanged(
         self, view: View, term: Term, key: tuple[str, int], value: float
     ) -> Iterable[Observation]:
-        seen = self._values.setdefault(key, [])
-        seen.append(value)
-        del seen[: -2 * ENOUGH]
-        if len(seen) >= ENOUGH and len(set(seen)) == 1 and repr(key) not in self._told:
+        seen = [*self._values.get(key, []), value]
+        if len(seen) < ENOUGH or len(set(seen)) > 1 or repr(key) in self._told:
+            return
+        shape = view.tape.shape(term.feed)
+        is_one_class = term.name == "cross_entropy" and shape is not None and shape[-1] == 1
+        others = [v for k, v in self._values.items() if k[0] == key[0] and k != key]
+        do_others_change = any(len(set(v)) > 1 for v in others)
+        if is_one_class or (value and do_others_change):
             self._told.add(repr(key))
             yield view.observation(
                 "constant_term",
                 view.layer_of(term.feed),
                 is_since_first=True,
-                confidence=0.6 if value else 0.4,
+                confidence=0.8,
                 figures={"value": value, "losses": len(seen)},
                 cause="constant_loss_term",
                 term=term.name,

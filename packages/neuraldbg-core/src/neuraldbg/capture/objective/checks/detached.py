@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set as AbstractSet
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from neuraldbg.capture.objective.losses import Objective
 from neuraldbg.capture.objective.tape import NONE, Tape
-from neuraldbg.capture.objective.view import View
 from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
+
+    from neuraldbg.capture.objective.losses import Objective
+    from neuraldbg.capture.objective.view import View
 
 TIMES = 3
 """Losses in a row whose term trained nothing: an optimizer may step more rarely than another."""
@@ -100,10 +105,12 @@ class DetachedTerm:
                     yield self._observation(steps[0], loss.layers[at], loss.names[at], 0.9)
 
     def _by_model(self, view: View, reached: list[frozenset[int]]) -> Iterable[Observation]:
-        if "" in view.modules or len(view.modules) < 2:  # noqa: PLR2004 - one model
+        if "" in view.modules or len(view.modules) < 2:
             return
         self._learn_owners(view)
-        models = [frozenset(self._owners[i] for i in leaves if i in self._owners) for leaves in reached]
+        models = [
+            frozenset(self._owners[i] for i in leaves if i in self._owners) for leaves in reached
+        ]
         whole = frozenset().union(*models)
         if len(whole) == 1:
             self._alone.add(whole)
@@ -111,11 +118,11 @@ class DetachedTerm:
         for at, own in enumerate(models):
             rest = frozenset().union(*(m for i, m in enumerate(models) if i != at))
             key = f"{own}{view.terms[at].name}"
-            if len(own) == 1 and rest and not own & rest and own in self._alone:
-                if key not in self._told and not self._is_told_of_steps:
-                    self._told.add(key)
-                    layer = view.layer_of(view.terms[at].place)
-                    yield self._observation(view.step, layer, view.terms[at].name, 0.8)
+            is_alone = len(own) == 1 and rest and not own & rest and own in self._alone
+            if is_alone and key not in self._told and not self._is_told_of_steps:
+                self._told.add(key)
+                layer = view.layer_of(view.terms[at].place)
+                yield self._observation(view.step, layer, view.terms[at].name, 0.8)
 
     def _learn_owners(self, view: View) -> None:
         if self._owners:

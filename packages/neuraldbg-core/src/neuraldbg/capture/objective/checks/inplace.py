@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from neuraldbg.capture.objective.activations import activation_of
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 
 class InplaceSkip:
-    """Reports an addition whose skip carries the output of an in-place activation that was the
-    first operation of the branch: `x + f(relu_(x))` adds `relu(x)`, not `x`.
+    """Reports an addition whose skip carries what an in-place activation of the branch left.
 
+    The activation is the first operation of the branch: `x + f(relu_(x))` adds `relu(x)`, not `x`.
     The graph of `x = relu(x); x + f(x)` is the same, so the confidence is moderate.
     """
 
@@ -26,11 +30,15 @@ class InplaceSkip:
         tape = view.tape
         for place, name in enumerate(tape.names):
             below = tape.inputs[place]
-            if name != "Add" or len(below) != 2 or NONE in below:  # noqa: PLR2004
+            if name != "Add" or len(below) != 2 or NONE in below:
                 continue
             for around in below:
                 layer = self._inplace_layer(view, around)
-                if layer is None or layer in self._told or not self._starts_branch(view, around, place):
+                if (
+                    layer is None
+                    or layer in self._told
+                    or not self._starts_branch(view, around, place)
+                ):
                     continue
                 self._told.add(layer)
                 yield view.observation(
@@ -68,7 +76,7 @@ class InplaceSkip:
         for node in todo:
             if place in view.tape.outputs[node]:
                 return True
-            if len(seen) > 200:  # noqa: PLR2004
+            if len(seen) > 200:
                 return False
             fresh = [r for r in view.tape.outputs[node] if r not in seen and r > place]
             seen.update(fresh)

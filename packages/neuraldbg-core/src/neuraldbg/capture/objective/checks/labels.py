@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
-from neuraldbg.capture.objective.losses import Term
 from neuraldbg.capture.objective.reading import signed
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.losses import Term
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 CLASS_LIMIT = 256
 """Heads wider than this have rare classes that a few batches cannot show."""
-ENOUGH = 300
-"""Labels before anything is said: a class of 1 % is missed in 300 with a chance of 5 %."""
+ENOUGH = 200
+"""Labels before anything is said: a class of 2 % is missed in 200 with a chance of 2 %."""
+PATIENCE = 64
+"""Step before which a missing last class may still come: files are often sorted by class."""
 CHANCE = 1e-4
 """Chance, at most, of missing a class as rare as the rarest one seen."""
 
@@ -36,21 +42,21 @@ class LabelGap:
         """Count labels; report a gap once."""
         for at, term in enumerate(view.terms):
             key = (view.signature, at)
-            if key in self._told or len(self._counts) > 32:  # noqa: PLR2004
+            if key in self._told or len(self._counts) > 32:
                 continue
             counts = self._add(view, term, key)
             gap = self._gap(counts) if counts else None
             if counts is None or gap is None:
                 continue
             ignored = signed(view.tape.saved(term.place, "ignore_index"))
-            if ignored == gap:
+            if ignored == gap or (gap and view.step < PATIENCE):
                 continue
             self._told.add(key)
             yield view.observation(
                 "label_gap",
                 None,
                 is_since_first=True,
-                confidence=0.7 if gap else 0.4,
+                confidence=self._confidence(counts, gap),
                 figures={
                     "missing": gap,
                     "classes": len(counts),
@@ -62,6 +68,11 @@ class LabelGap:
                 output=view.layer_of(term.feed) or "",
             )
 
+    def _confidence(self, counts: list[int], gap: int) -> float:
+        """Higher where the other classes are about equally frequent, and for the last column."""
+        is_balanced = min(n for n in counts if n) * len(counts) > 0.5 * sum(counts)
+        return (0.6 if is_balanced else 0.4) + (0.2 if gap else 0.1)
+
     def _add(self, view: View, term: Term, key: tuple[str, int]) -> list[int] | None:
         if term.name not in {"nll", "cross_entropy", "multi_margin"}:
             return None
@@ -70,7 +81,7 @@ class LabelGap:
         if not isinstance(target, torch.Tensor) or scores is None or target.ndim != 1:
             return None
         classes = int(scores.shape[-1])
-        if not 2 < classes <= CLASS_LIMIT or target.numel() != view.batch_size:  # noqa: PLR2004
+        if not 2 < classes <= CLASS_LIMIT or target.numel() != view.batch_size:
             return None
         with torch.no_grad():
             kept = target.detach()

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from neuraldbg.capture.objective.losses import FLOORS, REGRESSIONS, Term
 from neuraldbg.capture.objective.reading import signed
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 ENOUGH = 256
 """Targets after which chance level is stated. Heuristic: an entropy within about 0.1 nat for ten
@@ -31,6 +35,7 @@ class _Targets:
     squares: float = 0.0
     classes: list[int] | None = None
     is_told: bool = False
+    is_binary: bool = False
 
     def add(self, target: torch.Tensor, classes: int, ignored: int | None) -> None:
         with torch.no_grad():
@@ -55,10 +60,13 @@ class _Targets:
             entropy = -sum(p * math.log(p) for p in shares)
             return {"label_entropy": entropy, "largest_share": max(shares, default=0.0)}
         mean = self.total / self.count
-        return {
+        figures = {
             "target_mean": mean,
             "target_variance": max(self.squares / self.count - mean * mean, 0.0),
         }
+        if self.is_binary and 0 < mean < 1:
+            figures["label_entropy"] = -mean * math.log(mean) - (1 - mean) * math.log(1 - mean)
+        return figures
 
 
 class LossFunction:
@@ -75,7 +83,7 @@ class LossFunction:
     def observe(self, view: View) -> Iterable[Observation]:
         """Describe a loss not seen before; count targets."""
         signature = view.signature
-        if len(self._told) > 32:  # noqa: PLR2004 - losses of changing shape: enough was said
+        if len(self._told) > 32:
             return
         for at, term in enumerate(view.terms):
             extra = self._count(view, term, signature, at)
@@ -98,6 +106,7 @@ class LossFunction:
         seen = self._targets.setdefault((signature, at), _Targets())
         if seen.is_told:
             return {}
+        seen.is_binary = term.name.startswith("bce")
         seen.add(target, classes, signed(view.tape.saved(term.place, "ignore_index")))
         if seen.count < ENOUGH:
             return {}

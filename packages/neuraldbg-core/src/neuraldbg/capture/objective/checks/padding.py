@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
-from neuraldbg.capture.objective.losses import Term
 from neuraldbg.capture.objective.reading import signed
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.losses import Term
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 SHARE = 0.4
 """Share of one id from which it dominates. Heuristic: with less, real tokens lead the gradient."""
@@ -38,7 +42,7 @@ class PaddingDominates:
             if found is None:
                 continue
             self._seen[key] = self._seen.get(key, 0) + 1
-            if self._seen[key] < 2:  # noqa: PLR2004
+            if self._seen[key] < 2:
                 continue
             self._told.add(key)
             pad, share = found
@@ -46,7 +50,7 @@ class PaddingDominates:
                 "padding_dominates",
                 view.layer_of(term.feed),
                 is_since_first=True,
-                confidence=0.9 if share > 0.5 else 0.75,  # noqa: PLR2004
+                confidence=0.9 if share > 0.5 else 0.75,
                 figures={"id": pad, "share": share},
                 cause="padding_in_loss",
                 loss=term.name,
@@ -60,25 +64,27 @@ class PaddingDominates:
             table = self._sequences(target.detach(), view.batch_size)
             if table is None:
                 return None
-            values, counts = table.unique(return_counts=True)
+            values, counts = torch.unique(table, return_counts=True)
             pad = int(values[counts.argmax()])
             share = float(counts.max()) / table.numel()
-            if share < SHARE or values.numel() < 3 or self._is_ignored(view, term, pad):  # noqa: PLR2004
+            if share < SHARE or values.numel() < 3 or self._is_ignored(view, term, pad):
                 return None
             is_pad = table == pad
             lengths = (~is_pad).sum(1)
             at_end = (is_pad.int().diff(dim=1) >= 0).all(1)
             at_start = (is_pad.int().diff(dim=1) <= 0).all(1)
             one_end = max(float(at_end.float().mean()), float(at_start.float().mean()))
-            if one_end < AT_ENDS or lengths.unique().numel() < 2:  # noqa: PLR2004
+            if one_end < AT_ENDS or torch.unique(lengths).numel() < 2:
                 return None
         return pad, share
 
     def _sequences(self, target: torch.Tensor, samples: int) -> torch.Tensor | None:
         """Return the targets as `[N, T]`, None where they are not sequences of ids."""
+        if target.ndim == 3 and target.shape[1] == 1:
+            target = target[:, 0]
         if target.ndim == 1 and samples > 1 and target.numel() % samples == 0:
             target = target.reshape(samples, -1)
-        if target.ndim != 2 or target.shape[0] < 4 or target.shape[1] < 4:  # noqa: PLR2004
+        if target.ndim != 2 or target.shape[0] < 4 or target.shape[1] < 4:
             return None
         return target[:256]
 

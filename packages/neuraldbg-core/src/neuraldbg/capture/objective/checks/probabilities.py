@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from neuraldbg.capture.objective.losses import Term
+from neuraldbg.capture.objective.activations import LAYOUT
 from neuraldbg.capture.objective.reading import rows, scalar
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.losses import Term
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 SHARPENED = 3.0
 """Factor from which a scale after the probabilities counts as deliberate.
@@ -17,6 +22,7 @@ SHARPENED = 3.0
 Heuristic: probabilities times 3 already allow a cross-entropy close to 0.1 in two classes.
 """
 _LINKS = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
+_PASSED = frozenset({"Clamp", "ClampMin", "ClampMax", *LAYOUT})
 _WORDS = {"softmax": "double_softmax", "sigmoid": "sigmoid_before_logits_loss"}
 
 
@@ -33,7 +39,7 @@ def _link(view: View, place: int) -> tuple[int, str] | None:
             by = scalar(view.tape.saved(place, "other"))
             if by is None or (by if name == "Mul" else 1 / (by or 1.0)) >= SHARPENED:
                 return None
-        elif name not in {"Clamp", "ClampMin", "ClampMax", "NativeDropout"}:
+        elif name not in _PASSED:
             return None
         place = below[0]
     return None
@@ -45,7 +51,9 @@ def _look(view: View, term: Term, place: int, kind: str, cause: str) -> Iterable
         return
     source, link = found
     values = rows(view.tape.saved(source, "result"))
-    figures = {} if values is None else {"minimum": values.min(), "maximum": values.max()}
+    figures: dict[str, float] = {}
+    if values is not None:
+        figures = {"minimum": float(values.min()), "maximum": float(values.max())}
     shape = view.tape.shape(source)
     if shape:
         figures["classes"] = shape[1] if len(shape) > 1 else shape[0]
@@ -61,8 +69,10 @@ def _look(view: View, term: Term, place: int, kind: str, cause: str) -> Iterable
 
 
 class ProbabilitiesIntoCrossEntropy:
-    """Cross-entropy takes a softmax of its own: over probabilities it cannot go below about
-    log(1 + (K - 1) / e). A log-softmax before it changes nothing and is silent.
+    """Cross-entropy takes a softmax of its own.
+
+    Over probabilities it cannot go below about log(1 + (K - 1) / e). A log-softmax before it
+    changes nothing and is silent.
     """
 
     def observe(self, view: View) -> Iterable[Observation]:
@@ -82,8 +92,9 @@ class ProbabilitiesIntoCrossEntropy:
 
 
 class ProbabilitiesIntoLogitsLoss:
-    """A with-logits loss takes a sigmoid of its own: from values in [0, 1] it can only make
-    probabilities of 0.5 to 0.73.
+    """A with-logits loss takes a sigmoid of its own.
+
+    From values in [0, 1] it can only make probabilities of 0.5 to 0.73.
     """
 
     def observe(self, view: View) -> Iterable[Observation]:

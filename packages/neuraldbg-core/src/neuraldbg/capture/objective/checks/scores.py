@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import torch
+from typing import TYPE_CHECKING
 
 from neuraldbg.capture.objective.activations import WEIGHTED
-from neuraldbg.capture.objective.losses import Term
 from neuraldbg.capture.objective.reading import is_distribution, rows
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from neuraldbg.capture.objective.losses import Term
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 
 def _class_axis(values: torch.Tensor) -> int:
@@ -54,7 +58,7 @@ class ScoresIntoProbabilityLoss:
         dim = _class_axis(values)
         if is_distribution(values, dim):
             return "probabilities", 0.9
-        if values.shape[dim] < 2 or float(values.max()) <= 1e-3:  # noqa: PLR2004
+        if values.shape[dim] < 2 or float(values.max()) <= 1e-3:
             return "", 0.0
         finite = values.isfinite().all(dim)
         return ("scores", 0.9) if bool(finite.all()) else ("", 0.0)

@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
 from neuraldbg.capture.objective.activations import VIEWS, WEIGHTED
 from neuraldbg.capture.objective.reading import axis, is_log_distribution, rows, signed
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
+
+READERS = 12
+"""Operations after a softmax that are looked at for what its weights are used for."""
 _KINDS = frozenset({"Softmax", "LogSoftmax"})
 _SCORING = frozenset({*VIEWS, "MaskedFill", "Where", "Tanh", "NativeDropout"})
+_KEEPING = frozenset({"Expand", "NativeDropout", "Mul", "ToCopy", "Clone"})
 _TURNS = frozenset({"Transpose", "Permute", "T", "Swapaxes", "Swapdims", "MoveDim"})
 
 
@@ -79,26 +86,23 @@ class SoftmaxDim:
         leaf = view.tape.through(place, limit=4)
         return leaf != NONE and view.tape.names[leaf] == "AccumulateGrad"
 
-    def _is_over_samples(
-        self, view: View, place: int, shape: tuple[int, ...], dim: int
-    ) -> bool:
+    def _is_over_samples(self, view: View, place: int, shape: tuple[int, ...], dim: int) -> bool:
         samples = view.batch_size
-        if dim != 0 or len(shape) < 2 or samples < 2 or shape[0] != samples:  # noqa: PLR2004
+        if dim != 0 or len(shape) < 2 or samples < 2 or shape[0] != samples:
             return False
         if shape[1] == samples or shape[dim] == 1:
             return False
         predicted = {view.tape.shape(t.feed) for t in view.terms if t.feed != NONE}
         heads = {s[0] for s in predicted if s}
-        if samples not in heads or (len(shape) > 2 and shape[1] in heads):  # noqa: PLR2004
+        if samples not in heads or (len(shape) > 2 and shape[1] in heads):
             return False
         return not self._feeds_sum_over_samples(view, place)
 
     def _feeds_sum_over_samples(self, view: View, place: int) -> bool:
-        """Return whether the weights are summed over dimension 0: pooling of a bag is deliberate."""
-        todo, seen = list(view.tape.outputs[place]), 0
-        for node in todo:
-            seen += 1
-            if seen > 12:  # noqa: PLR2004
+        """Return whether the weights are summed over dimension 0: a bag is pooled."""
+        todo = list(view.tape.outputs[place])
+        for seen, node in enumerate(todo):
+            if seen > READERS:
                 return False
             name = view.tape.names[node]
             if name == "Sum":
@@ -116,7 +120,7 @@ class SoftmaxDim:
         """Return whether a product of queries and keys is normalised along what is not summed."""
         tape = view.tape
         below = tape.through(tape_input(view, place), frozenset({*_SCORING, "Mul", "Div"}))
-        if ndim < 3 or below == NONE or tape.names[below] not in {"Bmm", "Baddbmm"}:  # noqa: PLR2004
+        if ndim < 3 or below == NONE or tape.names[below] not in {"Bmm", "Baddbmm"}:
             return False
         if any(i != NONE and self._is_leaf(view, i) for i in tape.inputs[below]):
             return False
@@ -125,34 +129,36 @@ class SoftmaxDim:
             readers = [r for r in tape.outputs[node] if tape.names[r] not in {"Sum", "Mean", "Log"}]
             if len(readers) != 1:
                 return False
-            reader = readers[0]
-            if tape.names[reader] == "Bmm":
-                contracted = 1 if tape.inputs[reader][0] == node else 2
+            if tape.names[readers[0]] == "Bmm":
+                contracted = 1 if tape.inputs[readers[0]][0] == node else 2
                 return from_end in {1, 2} and from_end != contracted
-            if tape.names[reader] in _TURNS:
-                if {signed(tape.saved(reader, d)) for d in ("dim0", "dim1")} not in (
-                    {-1, -2},
-                    {ndim - 1, ndim - 2},
-                ):
-                    return False
-                from_end = 3 - from_end if from_end in {1, 2} else from_end
-            elif tape.names[reader] in {"View", "UnsafeView", "ReshapeAlias"}:
-                before, after = tape.shape(node), tape.shape(reader)
-                if not before or not after or before[-2:] != after[-2:]:
-                    return False
-            elif tape.names[reader] not in {"Expand", "NativeDropout", "Mul", "ToCopy", "Clone"}:
+            turned = self._follow(view, node, readers[0], ndim, from_end)
+            if turned is None:
                 return False
-            node = reader
+            from_end, node = turned, readers[0]
         return False
 
+    def _follow(self, view: View, node: int, reader: int, ndim: int, from_end: int) -> int | None:
+        """Return where the dimension stands after `reader`, counted from the end, None if lost."""
+        tape, name = view.tape, view.tape.names[reader]
+        if name in _TURNS:
+            turned = {signed(tape.saved(reader, d)) for d in ("dim0", "dim1")}
+            if turned not in ({-1, -2}, {ndim - 1, ndim - 2}):
+                return None
+            return 3 - from_end if from_end in {1, 2} else from_end
+        if name in {"View", "UnsafeView", "ReshapeAlias"}:
+            before, after = tape.shape(node), tape.shape(reader)
+            return from_end if before and after and before[-2:] == after[-2:] else None
+        return from_end if name in _KEEPING else None
+
     def _misses_classes(self, view: View, place: int) -> bool:
-        """Return whether an NLL loss reads this log-softmax and finds no distribution per sample."""
+        """Return whether an NLL loss reads it and finds no distribution per sample."""
         if view.tape.names[place] != "LogSoftmax":
             return False
         for term in view.terms:
             if term.name == "cross_entropy" and term.feed == place:
                 values = rows(view.tape.saved(term.place, "self"))
-                if values is None or values.ndim < 2:  # noqa: PLR2004
+                if values is None or values.ndim < 2:
                     return False
                 # rows of a softmax over samples were thinned out: compare the dimension it used
                 return not is_log_distribution(values, 1)

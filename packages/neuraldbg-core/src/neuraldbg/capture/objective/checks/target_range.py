@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import torch
-
-from neuraldbg.capture.objective.activations import activation_of
+from neuraldbg.capture.objective.activations import LAYOUT, activation_of
 from neuraldbg.capture.objective.losses import REGRESSIONS, Term, difference
 from neuraldbg.capture.objective.reading import rows
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 RANGES = {
     "relu": (0.0, math.inf),
@@ -38,8 +42,10 @@ ENOUGH = 64
 
 
 class TargetOutOfRange:
-    """Compares regression targets, and the labels of binary cross-entropy, with what the output can
-    reach: `[0, inf)` after ReLU, `[0, 1]` after a sigmoid, `[-1, 1]` after tanh, ...
+    """Compares targets with what the output can reach.
+
+    `[0, inf)` after ReLU, `[0, 1]` after a sigmoid, `[-1, 1]` after tanh, ...: for regression, and
+    for the labels of binary cross-entropy.
     """
 
     def __init__(self) -> None:
@@ -50,7 +56,7 @@ class TargetOutOfRange:
         """Count the targets outside the range of each term's output."""
         for at, term in enumerate(view.terms):
             key = (view.signature, at)
-            if key in self._told or len(self._seen) > 64:  # noqa: PLR2004
+            if key in self._told or len(self._seen) > 64:
                 continue
             reach = self._reach(view, term)
             target = None if reach is None else self._target(view, term)
@@ -72,8 +78,8 @@ class TargetOutOfRange:
                         "share": outside / count,
                         "low": low,
                         "high": high,
-                        "target_minimum": target.min(),
-                        "target_maximum": target.max(),
+                        "target_minimum": float(target.min()),
+                        "target_maximum": float(target.max()),
                     },
                     cause="output_range_mismatch",
                     activation=name,
@@ -85,10 +91,13 @@ class TargetOutOfRange:
             return (0.0, 1.0), "sigmoid"
         if term.name not in REGRESSIONS or term.feed == NONE or term.is_weighted:
             return None
-        node, name = view.tape.nodes[term.feed], view.tape.names[term.feed]
+        place = view.tape.through(term.feed, LAYOUT)
+        if place == NONE:
+            return None
+        node, name = view.tape.nodes[place], view.tape.names[place]
         applied = {"Exp": "exp", "Abs": "abs"}.get(name) or activation_of(node, name)
         if applied == "hardtanh":
-            low, high = (view.tape.saved(term.feed, s) for s in ("min_val", "max_val"))
+            low, high = (view.tape.saved(place, s) for s in ("min_val", "max_val"))
             return (float(low), float(high)), applied
         return (RANGES[applied], applied) if applied in RANGES else None
 

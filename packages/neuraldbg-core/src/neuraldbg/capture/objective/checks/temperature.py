@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import torch
+from typing import TYPE_CHECKING
 
 from neuraldbg.capture.objective.activations import VIEWS
 from neuraldbg.capture.objective.reading import axis, rows, scalar
 from neuraldbg.capture.objective.tape import NONE
-from neuraldbg.capture.objective.view import View
-from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from neuraldbg.capture.objective.view import View
+    from neuraldbg.schema.facts import Observation
 
 HOT = 0.2
 """Scale of cosine similarities from which softmax stays flat: the largest share of one class among
@@ -68,12 +72,12 @@ class Temperature:
         dim = axis(view.tape.saved(place, "dim"), values.ndim) or 0
         if abs(scale) > CLAMPED:
             largest = values.amax(dim).exp().mean()
-            return "one-hot" if float(largest) > 0.95 else None  # noqa: PLR2004
+            return "one-hot" if float(largest) > 0.95 else None
         spread = self._spread(values, dim)
         return "flat" if abs(scale) <= HOT and spread < FLAT else None
 
     def _spread(self, values: torch.Tensor, dim: int) -> float:
-        seen = values.masked_fill(values < -1e3, float("nan"))  # noqa: PLR2004 - masked entries
+        seen = values.masked_fill(values < -1e3, float("nan"))
         high = seen.nan_to_num(-1e4).amax(dim)
         low = seen.nan_to_num(1e4).amin(dim)
         return float((high - low).max())
@@ -112,8 +116,12 @@ class Temperature:
             if place == NONE:
                 return False
             if tape.names[place] == "Div" and len(tape.inputs[place]) > 1:
-                below = tape.through(tape.inputs[place][1], frozenset({*VIEWS, "ClampMin", "Clamp"}))
-                below = below if below == NONE or tape.names[below] != "Add" else tape.inputs[below][0]
+                below = tape.through(
+                    tape.inputs[place][1], frozenset({*VIEWS, "ClampMin", "Clamp"})
+                )
+                below = (
+                    below if below == NONE or tape.names[below] != "Add" else tape.inputs[below][0]
+                )
                 return below != NONE and "Norm" in tape.names[below]
             if tape.names[place] not in {"Cat", "Stack"}:
                 return False

@@ -10,7 +10,7 @@ from torch import nn
 TRUTH = {
     "failures": ["data_anomaly", "saturated_activations", "optimizer_instability", "vanishing_gradients"],
     "causes": ["unnormalized_input"],
-    "layers": ["hidden.0", "hidden.1", "hidden", "inputs"],
+    "layers": ["hidden.0", "hidden.1", "hidden"],
     "onset": [0, 0],
 }
 

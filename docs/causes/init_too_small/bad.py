@@ -1,0 +1,30 @@
+"""Initialise all weights with a standard deviation of one thousandth.
+
+Each layer shrinks its signal a hundredfold, and each shrinks the gradient on its way back as
+much: nothing moves.
+"""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+inputs = torch.randn(512, 16)
+targets = inputs @ torch.randn(16, 1)
+model = nn.Sequential(
+    nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+    nn.Linear(64, 1),
+)
+for layer in model[::2]:
+    nn.init.normal_(layer.weight, std=1e-3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(150):
+        rows = torch.randint(0, 512, (64,))
+        loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

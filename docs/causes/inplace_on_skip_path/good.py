@@ -1,0 +1,33 @@
+"""Begin the residual branch with an activation that makes a new tensor."""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+
+class Block(nn.Module):
+    """Adds a branch to its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.branch = nn.Sequential(nn.ReLU(), nn.Linear(16, 16))
+
+    def forward(self, hidden):
+        return hidden + self.branch(hidden)
+
+
+inputs = torch.randn(512, 8)
+targets = inputs[:, :1] - inputs[:, 1:2].abs()
+model = nn.Sequential(nn.Linear(8, 16), Block(), Block(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(150):
+        rows = torch.randint(0, 512, (64,))
+        loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

@@ -1,0 +1,34 @@
+"""Start the same transformer with the learning rate warmed up over sixty steps."""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+PEAK = 6e-3
+tokens = torch.randint(0, 16, (256, 10))
+labels = tokens.flip(1)
+block = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+place = torch.randn(10, 32)
+model = nn.ModuleDict(
+    {
+        "embed": nn.Embedding(16, 32),
+        "encoder": nn.TransformerEncoder(block, 6, enable_nested_tensor=False),
+        "head": nn.Linear(32, 16),
+    }
+)
+optimizer = torch.optim.Adam(model.parameters(), lr=PEAK)
+warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 60))
+
+with NeuralDbg(model) as dbg:
+    for _ in range(120):
+        rows = torch.randint(0, 256, (16,))
+        hidden = model["encoder"](model["embed"](tokens[rows]) + place)
+        logits = model["head"](hidden)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels[rows].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)
+        warmup.step()

@@ -1,0 +1,21 @@
+"""Keep weights and Adam's state in single precision."""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+inputs = torch.randn(512, 8)
+targets = 0.1 * inputs @ torch.randn(8, 1)
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(200):
+        rows = torch.randint(0, 512, (32,))
+        loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

@@ -1,0 +1,41 @@
+"""Add twelve residual branches at full scale and normalise nowhere.
+
+Every branch adds its own size to the stream, so the stream grows block by block, and with it
+outputs, loss and gradients.
+"""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+DEPTH = 12
+
+
+class Block(nn.Module):
+    """A branch beside an identity."""
+
+    def __init__(self):
+        super().__init__()
+        self.branch = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+        for layer in self.branch[::2]:
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+
+    def forward(self, hidden):
+        return hidden + self.branch(hidden)
+
+
+inputs = torch.randn(512, 32)
+targets = inputs[:, :1].sin() + inputs[:, 1:2]
+model = nn.Sequential(*[Block() for _ in range(DEPTH)], nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(120):
+        rows = torch.randint(0, 512, (64,))
+        loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

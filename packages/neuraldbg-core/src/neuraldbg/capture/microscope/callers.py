@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The named tensors of the user's code that is running: names make a finding readable."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+FRAMES = 12
+"""Callers that are searched. Heuristic: a loop, a trainer and what they call."""
+
+
+def caller_tensors(*, with_attributes: bool = False) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors in the frames of the code outside torch and this package, innermost first.
+
+    Args:
+        with_attributes: Also those in objects and dicts that the frames name (not in modules).
+    """
+    frame: FrameType | None = sys._getframe(1)
+    seen = 0
+    while frame is not None and seen < FRAMES:
+        if not _is_library(frame.f_globals.get("__name__", "")):
+            seen += 1
+            yield from _named(dict(frame.f_locals), with_attributes=with_attributes)
+            if with_attributes:
+                yield from _named(frame.f_globals, with_attributes=False)
+        frame = frame.f_back
+
+
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0] in {"neuraldbg", "torch"}
+
+
+def _named(names: dict[str, object], *, with_attributes: bool) -> Iterator[tuple[str, Tensor]]:
+    for name, value in list(names.items()):
+        if isinstance(value, Tensor):
+            yield name, value
+        elif with_attributes:
+            inside = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+            if isinstance(inside, dict) and not isinstance(value, type):
+                if isinstance(value, nn.Module):
+                    inside = {**inside, **dict(value.named_buffers(recurse=False))}
+                for key, one in list(inside.items()):
+                    if isinstance(one, Tensor):
+                        yield str(key), one

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Adapter scale too high: the adapter drowns its frozen base within a few updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+LEAP = 1.3
+"""Highest of the first losses after an update over the first: an adapter that starts at zero leaves
+the first loss to the base, and a sound one does not undo it at once."""
+SOON = 15
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for zero-initialised adapters on a frozen base whose first updates wreck the loss."""
+    layers = adapters(view)
+    finite = view.curve.finite
+    if not layers or view.curve.learned or len(finite) < SOON or view.curve.is_signed:
+        return None
+    leap = float(np.max(finite[1:SOON]) / max(finite[0], 1e-12))
+    ended = view.curve.end / max(finite[0], 1e-12)
+    if leap < LEAP and not (view.is_broken or ended > LEAP):
+        return None
+    above = np.flatnonzero(finite[1:] > LEAP * finite[0])
+    step, leapt = view.label(0), int(view.curve.steps[int(above[0]) + 1]) if len(above) else 0
+    return Assessment(
+        cause="adapter_scale_too_high",
+        failure=FailureType.OPTIMIZER_INSTABILITY,
+        confidence=0.8,
+        description=(
+            f"Adapter scale too high in {named(layers[0])} from step {step}: the adapters start at "
+            f"zero on a frozen base, and by step {leapt} the loss had leapt to {figure(leap)} times "
+            "its start: what they add outweighs the base."
+        ),
+        layer=layers[0],
+        onset=step,
+        onset_range=(step, max(leapt, step)),
+        evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
+        chain=(
+            link(layers[0], step, "the adapter's output is scaled far above the base's"),
+            link(None, leapt, "the first updates undo what the base knew"),
+        ),
+        explains=frozenset(
+            {"lr_too_high", "frozen_parameters", "unknown", "labels_unrelated_to_inputs",
+             "saturating_activations", "missing_gradient_clipping"}
+        ),
+    )
+
+
+def adapters(view: CaseView) -> list[str]:
+    """Return layers with a trainable matrix that starts at zero, where most matrices are frozen."""
+    matrices = [p for p in view.run.parameters if len(p.shape) > 1]
+    frozen = [p for p in matrices if not p.is_trainable]
+    if len(frozen) < 0.3 * len(matrices):
+        return []
+    return [p.layer for p in matrices if p.is_trainable and p.initial_rms == 0.0]

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""Missing zero_grad: gradients of earlier steps are still there when the next backward begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.reasoning.loop import lasting_from, loop_fault, working
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.cause import Assessment
+    from neuraldbg.reasoning.view import CaseView
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Report a loop whose gradients are (nearly) never cleared before a step's first backward."""
+    if not len(view.steps) or len(view.run.models) > 1:
+        return None
+    dirty = (view.ledger("is_cleared") < 0.5) & working(view)
+    row = lasting_from(dirty)
+    if row is None:
+        return None
+    return loop_fault(
+        view,
+        "missing_zero_grad",
+        max(row - 1, 0),
+        "gradients are not cleared between optimizer steps, so each step repeats all earlier ones",
+        0.9,
+    )

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""Train mode in eval: evaluation passes run with dropout on and move running statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.loop import loop_fault
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.cause import Assessment
+    from neuraldbg.reasoning.view import CaseView
+
+RARE = 0.3
+"""Share of steps before which an evaluation runs. More often it is part of the method: targets,
+sampling, a teacher."""
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Report a run whose passes without gradients are now and then, and never in eval mode."""
+    if not len(view.steps) or len(view.run.models) > 1:
+        return None
+    evals, wrong = view.ledger("eval_forwards"), view.ledger("train_mode_eval_forwards")
+    rows = np.flatnonzero(wrong > 0)
+    if not len(rows) or np.nansum(wrong) < np.nansum(evals) or np.mean(evals > 0) > RARE:
+        return None
+    return loop_fault(
+        view,
+        "train_mode_in_eval",
+        int(rows[0]),
+        f"{int(np.nansum(wrong))} passes without gradients ran in train mode, with dropout on or "
+        "running statistics moving",
+        0.65,
+    )
