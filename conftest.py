@@ -32,11 +32,11 @@ pytest_collect_file = SybilCollection(
                 MystParser(doctest_optionflags=OPTIONS),
                 MystSkipParser(),
             ],
-            patterns=["docs/**/*.md"],
+            patterns=[f"docs/{depth}*.md" for depth in ("", "*/", "*/*/")],
         ),
         Sybil(
             parsers=[DocTestParser(optionflags=OPTIONS)],
-            patterns=["packages/*/src/**/*.py"],
+            patterns=[f"packages/*/src/{depth}*.py" for depth in ("*/", "*/*/", "*/*/*/", "*/*/*/*/")],
             document_types={".py": PythonDocStringDocument},
         ),
     ]

@@ -33,7 +33,7 @@ def half(name: str) -> str:
     return "tuned" if hashlib.sha256(name.encode()).digest()[0] % 2 else "held out"
 
 
-def load(path: str) -> Any:  # noqa: ANN401 - a user's program
+def load(path: str) -> Any:
     """Import a program from its file."""
     spec = importlib.util.spec_from_file_location(f"zoo_{Path(path).stem}", path)
     if spec is None or spec.loader is None:
@@ -53,7 +53,7 @@ def watch_one(path: str, *, fixed: bool, seed: int = 0) -> dict[str, Any]:
     torch.set_num_threads(1)
     program, seen, error = load(path), [], ""
 
-    def watch(model: Any, **options: Any) -> NeuralDbg:  # noqa: ANN401
+    def watch(model: Any, **options: Any) -> NeuralDbg:
         seen.append(NeuralDbg(model, **options))
         return seen[-1]
 
@@ -116,7 +116,12 @@ def attempt(path: str) -> dict[str, Any]:
         return judge(path)
     except Exception:  # noqa: BLE001 - shown in the table
         crash = {"error": traceback.format_exc(), "says": []}
-        return {"program": Path(path).stem, "half": half(Path(path).stem), "said": crash, "quiet": False}
+        return {
+            "program": Path(path).stem,
+            "half": half(Path(path).stem),
+            "said": crash,
+            "quiet": False,
+        }
 
 
 def totals(rows: list[dict[str, Any]]) -> str:
@@ -137,7 +142,9 @@ def show(row: dict[str, Any]) -> None:
         for key in ("said", "said_fixed"):
             for h in row.get(key, {}).get("says", [])[:3]:
                 place = f"{h['layer']!r} @{h['onset']}"
-                print(f"      {key[5:] or 'run'}: {h['confidence']:.2f} {h['failure_type']}/{h['cause']} {place}")
+                print(
+                    f"      {key[5:] or 'run'}: {h['confidence']:.2f} {h['failure_type']}/{h['cause']} {place}"
+                )
         error = row["said"]["error"].strip().splitlines()
         if error:
             print(f"      raised: {error[-1][:150]}")

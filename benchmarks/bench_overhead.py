@@ -25,7 +25,7 @@ if any(os.environ.get(name) != value for name, value in _MALLOC.items()):
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
+from torch.nn import functional as F  # noqa: E402
 
 from neuraldbg import NeuralDbg  # noqa: E402
 
@@ -80,7 +80,11 @@ class Layer(nn.Module):
         super().__init__()
         self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.act, self.down = nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        self.up, self.act, self.down = (
+            nn.Linear(width, 4 * width),
+            nn.GELU(),
+            nn.Linear(4 * width, width),
+        )
         self.heads = heads
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -126,7 +130,9 @@ def gpt() -> tuple[nn.Module, Step]:
 
 def tiny() -> tuple[nn.Module, Step]:
     """8-32-32-1, batch 32: a step of well under a millisecond."""
-    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1))
+    model = nn.Sequential(
+        nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     x = torch.randn(32, 8)
     y = x.prod(1, keepdim=True)

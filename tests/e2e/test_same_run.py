@@ -31,7 +31,12 @@ def weights(*models: nn.Module) -> dict[str, torch.Tensor]:
 
 def mlp_with_dropout(watch):
     model = nn.Sequential(
-        nn.Linear(10, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 1)
+        nn.Linear(10, 32),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Linear(32, 32),
+        nn.GELU(),
+        nn.Linear(32, 1),
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     with watch(model) as dbg:
@@ -156,7 +161,9 @@ def tied_language_model(watch):
 
 
 def gan_with_two_optimizers(watch):
-    g = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.LeakyReLU(0.2, inplace=True), nn.Linear(16, 2))
+    g = nn.Sequential(
+        nn.Linear(4, 16), nn.BatchNorm1d(16), nn.LeakyReLU(0.2, inplace=True), nn.Linear(16, 2)
+    )
     d = nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
     og = torch.optim.Adam(g.parameters(), lr=1e-3, betas=(0.5, 0.9))
     od = torch.optim.Adam(d.parameters(), lr=1e-3, betas=(0.5, 0.9))
@@ -190,7 +197,9 @@ def gradient_accumulation(watch):
 
 
 def bf16_autocast(watch):
-    model = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 32), nn.ReLU(True), nn.Linear(32, 1))
+    model = nn.Sequential(
+        nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 32), nn.ReLU(True), nn.Linear(32, 1)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     with watch(model) as dbg:
         for _ in range(STEPS):
@@ -225,7 +234,10 @@ def lbfgs_closure(watch):
 def checkpointed_and_grad_scaled(watch):
     from torch.utils.checkpoint import checkpoint
 
-    first, second = nn.Linear(8, 32), nn.Sequential(nn.Dropout(0.1), nn.Linear(32, 32), nn.ReLU(True))
+    first, second = (
+        nn.Linear(8, 32),
+        nn.Sequential(nn.Dropout(0.1), nn.Linear(32, 32), nn.ReLU(True)),
+    )
     model = nn.ModuleDict({"first": first, "second": second, "head": nn.Linear(32, 1)})
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)

@@ -40,7 +40,7 @@ def train(watch, fixed=False, seed=0):
     share = 1 / EVERY if fixed else 1.0
     losses, running = [], 0.0
     with watch(net) as dbg:
-        for i, (utterance, dialect) in enumerate(utterances(EVERY * 110, sound)):
+        for i, (utterance, dialect) in enumerate(utterances(EVERY * 75, sound)):
             loss = criterion(net(utterance), dialect) * share
             loss.backward()
             running += loss.item() / share / EVERY

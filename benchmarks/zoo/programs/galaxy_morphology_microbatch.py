@@ -37,7 +37,7 @@ def train(watch, fixed=False, seed=0):
     pieces = 8
     losses = []
     with watch(model) as dbg:
-        for step in range(200):
+        for step in range(140):
             rows = torch.randint(0, 1024, (64,))
             total = 0.0
             for part in rows.chunk(pieces):

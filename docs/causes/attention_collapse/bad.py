@@ -12,7 +12,7 @@ from neuraldbg import NeuralDbg
 torch.manual_seed(0)
 
 class Pointer(nn.Module):
-    """Attends from a query token to the token with the same key."""
+    """Classifies a set of tokens by what its tokens have in common."""
 
     def __init__(self):
         super().__init__()
@@ -28,13 +28,12 @@ class Pointer(nn.Module):
 
 directions = torch.randn(8, 32)
 model = Pointer()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(model.parameters(), lr=2.0, momentum=0.9)
 
 with NeuralDbg(model) as dbg:
     for _ in range(150):
         labels = torch.randint(0, 8, (32,))
-        tokens = torch.randn(32, 12, 32)
-        tokens[:, 3] += 2 * directions[labels]
+        tokens = torch.randn(32, 12, 32) + 0.6 * directions[labels].unsqueeze(1)
         loss = nn.functional.cross_entropy(model(tokens), labels)
         optimizer.zero_grad()
         loss.backward()

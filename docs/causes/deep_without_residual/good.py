@@ -21,7 +21,8 @@ class Block(nn.Module):
 
 inputs = torch.randn(512, 32)
 targets = inputs[:, :1].sin() + inputs[:, 1:2]
-model = nn.Sequential(*[Block() for _ in range(20)], nn.Linear(32, 1))
+ending = nn.LayerNorm(32)
+model = nn.Sequential(*[Block() for _ in range(20)], ending, nn.Linear(32, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 with NeuralDbg(model) as dbg:

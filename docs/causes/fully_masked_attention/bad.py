@@ -24,16 +24,17 @@ class Reader(nn.Module):
 
 
 model = Reader()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
 
 with NeuralDbg(model) as dbg:
     for step in range(80):
+        labels = torch.randint(0, 2, (32,))
         tokens = torch.randn(32, 6, 8)
+        tokens[..., 0] += 2.0 * labels.unsqueeze(1) - 1.0
         lengths = torch.randint(1, 7, (32,))
         if step == 40:
             lengths[5] = 0
         is_padding = torch.arange(6) >= lengths.unsqueeze(1)
-        labels = (tokens[:, 0, 0] > 0).long()
         loss = nn.functional.cross_entropy(model(tokens, is_padding), labels)
         optimizer.zero_grad()
         loss.backward()

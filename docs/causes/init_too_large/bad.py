@@ -18,7 +18,7 @@ model = nn.Sequential(
 )
 for layer in model[::2]:
     nn.init.normal_(layer.weight, std=1.0)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 
 with NeuralDbg(model) as dbg:
     for _ in range(120):

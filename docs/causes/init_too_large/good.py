@@ -14,7 +14,7 @@ model = nn.Sequential(
 )
 for layer in model[::2]:
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 
 with NeuralDbg(model) as dbg:
     for _ in range(120):

@@ -7,12 +7,13 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 inputs = torch.randn(512, 16)
-targets = inputs @ torch.randn(16, 1)
+targets = inputs @ torch.randn(16, 1) / 4
 model = nn.Sequential(
     nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
     nn.Linear(64, 1),
 )
 for layer in model[::2]:
+    nn.init.zeros_(layer.bias)
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 

@@ -7,7 +7,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
-class Counter(nn.Module):
+class Adder(nn.Module):
     """Adds up a sequence."""
 
     def __init__(self):
@@ -19,16 +19,16 @@ class Counter(nn.Module):
         return self.head(self.cell(series)[0][:, -1])
 
 
-model = Counter()
-nn.init.orthogonal_(model.cell.weight_hh_l0, gain=1.05)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+model = Adder()
+nn.init.eye_(model.cell.weight_hh_l0)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
 with NeuralDbg(model) as dbg:
     for step in range(150):
-        series = torch.rand(16, 60 if step % 30 == 29 else 15, 1)
-        loss = nn.functional.mse_loss(model(series), series.mean(1))
+        series = torch.rand(16, 80 if step in {70, 110} else 10, 1)
+        loss = nn.functional.mse_loss(model(series), series.sum(1))
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        nn.utils.clip_grad_norm_(model.parameters(), 10.0)
         optimizer.step()
         dbg.record_loss(loss)

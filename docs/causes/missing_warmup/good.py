@@ -6,20 +6,20 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
-PEAK = 6e-3
-tokens = torch.randint(0, 16, (256, 10))
+PEAK = 0.02
+tokens = torch.randint(0, 16, (256, 6))
 labels = tokens.flip(1)
 block = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-place = torch.randn(10, 32)
+place = torch.randn(6, 32)
 model = nn.ModuleDict(
     {
         "embed": nn.Embedding(16, 32),
-        "encoder": nn.TransformerEncoder(block, 6, enable_nested_tensor=False),
+        "encoder": nn.TransformerEncoder(block, 3, enable_nested_tensor=False),
         "head": nn.Linear(32, 16),
     }
 )
 optimizer = torch.optim.Adam(model.parameters(), lr=PEAK)
-warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 60))
+warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 100))
 
 with NeuralDbg(model) as dbg:
     for _ in range(120):

@@ -18,12 +18,12 @@ class Block(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.branch = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
-        for layer in self.branch[::2]:
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        self.enter, self.leave = nn.Linear(32, 64), nn.Linear(64, 32)
+        nn.init.kaiming_normal_(self.enter.weight, nonlinearity="relu")
+        nn.init.xavier_normal_(self.leave.weight)
 
     def forward(self, hidden):
-        return hidden + self.branch(hidden)
+        return hidden + self.leave(self.enter(hidden).relu())
 
 
 inputs = torch.randn(512, 32)

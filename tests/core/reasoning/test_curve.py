@@ -29,13 +29,13 @@ FLAT = np.full(300, 1.4)
 def test_falling_loss_learned():
     one = curve(FALLING * noise(300))
     assert one.learned
-    assert not (one.is_stuck or one.is_diverged or one.is_broken)
+    assert [one.is_stuck, one.is_diverged, one.is_broken] == [False] * 3
 
 
 def test_flat_loss_is_stuck_and_has_not_learned():
     one = curve(FLAT * noise(300))
     assert one.is_stuck
-    assert not (one.learned or one.is_diverged)
+    assert [one.learned, one.is_diverged] == [False] * 2
 
 
 @given(st.floats(1e-6, 1e6))

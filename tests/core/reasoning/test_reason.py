@@ -24,7 +24,7 @@ from neuraldbg.settings import Settings
 from neuraldbg.testing import RUNS, make_facts, make_run, recorded_run
 from neuraldbg.trace import TraceWriter
 
-A, P, I, O = ActivationStat, ParameterStat, InputStat, OptimizerStat
+A, P, X, Z = ActivationStat, ParameterStat, InputStat, OptimizerStat
 RUN = make_run("fc1", "fc2", "head")
 STEPS = 200
 
@@ -66,8 +66,13 @@ def falling(step):
 
 
 def loss_function(name, **figures):
-    note = Observation("loss_function", 0, "head", {"terms": 1.0, "factor": 1.0, **figures},
-                       {"name": name, "reduction": "mean"})
+    note = Observation(
+        "loss_function",
+        0,
+        "head",
+        {"terms": 1.0, "factor": 1.0, **figures},
+        {"name": name, "reduction": "mean"},
+    )
     return lambda step: [note] if step == 0 else []
 
 
@@ -87,13 +92,16 @@ def test_nan_in_input_explains_what_follows():
 
 
 def test_mask_of_minus_infinity_is_no_fault():
-    trace = record(loss=falling, inputs={(":0", I.INF): 1.0})
+    trace = record(loss=falling, inputs={(":0", X.INF): 1.0})
     assert reason(trace) == []
 
 
 def test_birth_names_operation_and_layer():
     note = Observation(
-        "nonfinite_birth", 20, "fc2", {"confidence": 0.95},
+        "nonfinite_birth",
+        20,
+        "fc2",
+        {"confidence": 0.95},
         {"cause": "log_of_nonpositive", "operation": "log", "phase": "forward"},
     )
     trace = record(
@@ -105,8 +113,13 @@ def test_birth_names_operation_and_layer():
 
 
 def test_birth_at_the_end_of_a_divergence_is_not_its_cause():
-    note = Observation("nonfinite_birth", 40, "fc2", {"confidence": 0.5},
-                       {"operation": "addmm", "phase": "forward"})
+    note = Observation(
+        "nonfinite_birth",
+        40,
+        "fc2",
+        {"confidence": 0.5},
+        {"operation": "addmm", "phase": "forward"},
+    )
     trace = record(
         loss=lambda s: math.nan if s >= 40 else 1.5**s,
         parameter=lambda s: {(None, P.UPDATE_RMS): 0.02 * 1.2 ** min(s, 40)},
@@ -119,7 +132,10 @@ def test_lr_too_high_needs_large_steps():
     large = {(None, P.UPDATE_RMS): 0.02}
     diverging = lambda s: min(1.2**s, 1e6)  # noqa: E731
     assert first(record(loss=diverging, parameter=large)) == (
-        "lr_too_high", "optimizer_instability", None, 0,
+        "lr_too_high",
+        "optimizer_instability",
+        None,
+        0,
     )
     assert first(record(loss=diverging))[0] == "unknown"
     assert reason(record(loss=falling, parameter=large)) == []
@@ -133,7 +149,7 @@ def test_lr_too_low_adds_up_how_far_weights_went():
 
 def test_schedule_used_up_at_once_is_told_from_one_that_ends_with_the_run():
     def lr(decay):
-        return lambda s: {("Adam", O.LR): decay(s), ("Adam", O.LR_MIN): decay(s)}
+        return lambda s: {("Adam", Z.LR): decay(s), ("Adam", Z.LR_MIN): decay(s)}
 
     stair = lr(lambda s: 1e-3 * 0.1 ** (s // 6))
     cosine = lr(lambda s: 5e-4 * (1 + math.cos(math.pi * s / STEPS)))
@@ -143,7 +159,7 @@ def test_schedule_used_up_at_once_is_told_from_one_that_ends_with_the_run():
 
 
 def test_weight_decay_too_high_shrinks_weights_at_a_flat_loss():
-    decay = {("Adam", O.WEIGHT_DECAY): 1.0}
+    decay = {("Adam", Z.WEIGHT_DECAY): 1.0}
     trace = record(
         make_run("fc1", "head"),
         loss=flat,
@@ -180,10 +196,12 @@ def test_raw_input_is_blamed_on_the_layer_it_enters():
 
 
 def test_raw_input_behind_a_normalisation_is_fine():
-    norm = LayerInfo(path="bn", kind="BatchNorm1d", role=LayerRole.NORMALIZATION, order=0,
-                     parents=(INPUT,))
-    fc = LayerInfo(path="fc", kind="Linear", role=LayerRole.LINEAR, order=1, parents=("bn",),
-                   is_output=True)
+    norm = LayerInfo(
+        path="bn", kind="BatchNorm1d", role=LayerRole.NORMALIZATION, order=0, parents=(INPUT,)
+    )
+    fc = LayerInfo(
+        path="fc", kind="Linear", role=LayerRole.LINEAR, order=1, parents=("bn",), is_output=True
+    )
     trace = record(make_run(norm, fc), loss=flat, activation={("bn", A.INPUT_RMS): 120.0})
     assert "unnormalized_input" not in [h.cause for h in reason(trace)]
 
@@ -192,11 +210,26 @@ def sigmoids(count):
     layers = []
     for i in range(count):
         layers.append(
-            LayerInfo(path=f"l{i}", kind="Linear", role=LayerRole.LINEAR, activation="sigmoid",
-                      parents=(layers[-1].path if layers else INPUT,), order=i)
+            LayerInfo(
+                path=f"l{i}",
+                kind="Linear",
+                role=LayerRole.LINEAR,
+                activation="sigmoid",
+                parents=(layers[-1].path if layers else INPUT,),
+                order=i,
+            )
         )
-    return make_run(*layers, LayerInfo(path="out", kind="Linear", role=LayerRole.LINEAR,
-                                       parents=(layers[-1].path,), order=count, is_output=True))
+    return make_run(
+        *layers,
+        LayerInfo(
+            path="out",
+            kind="Linear",
+            role=LayerRole.LINEAR,
+            parents=(layers[-1].path,),
+            order=count,
+            is_output=True,
+        ),
+    )
 
 
 def test_sigmoids_in_depth_are_blamed_on_the_first_layer():
@@ -220,7 +253,7 @@ def test_chance_loss_with_sound_gradients_points_to_the_labels():
 
 
 def shifted(step, start):
-    return {(":0", I.MEAN): 4.0 if step >= start else 0.0}
+    return {(":0", X.MEAN): 4.0 if step >= start else 0.0}
 
 
 def test_lasting_shift_and_lone_batch_are_told_apart():
@@ -229,7 +262,7 @@ def test_lasting_shift_and_lone_batch_are_told_apart():
     assert first(shift) == ("input_distribution_shift", "data_anomaly", None, 80)
     lone = record(
         loss=lambda s: 40.0 if s == 80 else worse(s),
-        inputs=lambda s: {(":0", I.RMS): 60.0 if s == 80 else 1.0},
+        inputs=lambda s: {(":0", X.RMS): 60.0 if s == 80 else 1.0},
     )
     assert first(lone) == ("outlier_batch", "data_anomaly", None, 80)
 
@@ -245,8 +278,9 @@ def test_loss_jump_at_ordinary_outputs_points_to_the_targets():
 
 def test_unclipped_gradient_of_a_recurrent_layer():
     rnn = LayerInfo(path="rnn", kind="LSTM", role=LayerRole.RECURRENT, order=0, parents=(INPUT,))
-    head = LayerInfo(path="head", kind="Linear", role=LayerRole.LINEAR, order=1, parents=("rnn",),
-                     is_output=True)
+    head = LayerInfo(
+        path="head", kind="Linear", role=LayerRole.LINEAR, order=1, parents=("rnn",), is_output=True
+    )
     trace = record(
         make_run(rnn, head),
         loss=lambda s: falling(s) if s < 61 else 5.0,
@@ -292,7 +326,7 @@ def test_eval_mode_after_an_evaluation_has_its_step():
 def test_observed_fault_beats_readings_of_symptoms():
     note = Observation("broadcast_loss", 0, "head", {"confidence": 0.9})
     trace = record(
-        loss=lambda s: 1.3**min(s, 60),
+        loss=lambda s: 1.3 ** min(s, 60),
         parameter={(None, P.UPDATE_RMS): 0.05},
         observations=lambda s: [note] if s == 0 else [],
     )
@@ -325,7 +359,7 @@ def test_hypotheses_carry_evidence_chain_and_remedy():
 def test_couplings_are_linear_and_follow_time():
     trace = record(
         loss=lambda s: math.nan if s >= 50 else falling(s),
-        inputs=lambda s: {(":0", I.NAN): float(s == 50)},
+        inputs=lambda s: {(":0", X.NAN): float(s == 50)},
         activation=lambda s: {("fc1", A.NONFINITE): 1.0} if s >= 50 else {},
     )
     found = couplings(trace, 5)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from neuraldbg.causes import Cause as Cause
     from neuraldbg.detector import Detector as Detector
     from neuraldbg.hookspecs import hookimpl as hookimpl
+    from neuraldbg.inquiry import load_trace as load_trace
     from neuraldbg.schema.events import SemanticEvent as SemanticEvent
     from neuraldbg.schema.facts import StepFacts as StepFacts
     from neuraldbg.schema.hypotheses import CausalHypothesis as CausalHypothesis
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from neuraldbg.schema.vocabulary import OptimizerHealth as OptimizerHealth
     from neuraldbg.session import NeuralDbg as NeuralDbg
     from neuraldbg.settings import Settings as Settings
-    from neuraldbg.inquiry import load_trace as load_trace
 
 __version__ = "2.0.0"
 
@@ -52,7 +52,7 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         message = f"module 'neuraldbg' has no attribute {name!r}"

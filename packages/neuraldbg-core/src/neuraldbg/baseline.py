@@ -48,8 +48,9 @@ def robust_z(value: ArrayLike, middle: ArrayLike, scale: ArrayLike, floor: float
     `floor` is the smallest scale taken for real, in the unit of `value`: a series that never moved
     has a MAD of zero, and a first tiny move is no anomaly.
     """
-    scale = np.maximum(np.asarray(scale, dtype=np.float64), floor)
-    return (np.asarray(value, dtype=np.float64) - middle) / scale
+    size = np.maximum(np.asarray(scale, dtype=np.float64), floor)
+    gap = np.asarray(value, dtype=np.float64) - np.asarray(middle, dtype=np.float64)
+    return np.asarray(gap / size, dtype=np.float64)
 
 
 def thin(count: int, points: int) -> NDArray[np.intp]:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from neuraldbg.schema.events import SemanticEvent
-from neuraldbg.schema.facts import StepFacts
-from neuraldbg.schema.run import RunInfo
-from neuraldbg.schema.vocabulary import EventType
-from neuraldbg.settings import Settings
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.schema.events import SemanticEvent
+    from neuraldbg.schema.facts import StepFacts
+    from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.vocabulary import EventType
+    from neuraldbg.settings import Settings
 
 
 @runtime_checkable

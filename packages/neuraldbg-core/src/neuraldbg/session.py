@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import logging
 import math
 import os
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import nn
@@ -19,12 +18,16 @@ from neuraldbg.capture.recorder import Recorder
 from neuraldbg.errors import PluginError, UsageError
 from neuraldbg.inquiry import Inquiry
 from neuraldbg.plugins import DetectorRunner, PluginHost
-from neuraldbg.schema.events import SemanticEvent
-from neuraldbg.schema.facts import StepFacts
 from neuraldbg.schema.run import RunInfo
 from neuraldbg.schema.vocabulary import Severity
 from neuraldbg.settings import Settings
 from neuraldbg.trace import Trace, TraceWriter
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from neuraldbg.schema.events import SemanticEvent
+    from neuraldbg.schema.facts import StepFacts
 
 logger = logging.getLogger("neuraldbg")
 
@@ -85,7 +88,7 @@ class NeuralDbg(Inquiry):
             overhead=overhead,
             sync=sync,
             strict_plugins=strict_plugins,
-            frozen=(frozen,) if isinstance(frozen, str) else tuple(frozen),
+            frozen=tuple(frozen),
         )
         self._settings = settings
         self._models = _by_name(model)
@@ -100,7 +103,7 @@ class NeuralDbg(Inquiry):
         self._run = RunInfo(
             neuraldbg_version=neuraldbg.__version__,
             torch_version=torch.__version__,
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             rank=_environment("RANK", 0),
             world_size=_environment("WORLD_SIZE", 1),
             models=tuple(self._models),
@@ -161,7 +164,7 @@ class NeuralDbg(Inquiry):
 
     # -- what the user says --------------------------------------------------------------------
 
-    def record_loss(self, value: Any, name: str = "loss") -> None:  # noqa: ANN401 - see Args
+    def record_loss(self, value: Any, name: str = "loss") -> None:
         """Record the loss of the current step, before or after its optimizer stepped.
 
         Args:
@@ -178,7 +181,7 @@ class NeuralDbg(Inquiry):
             tensor = value if isinstance(value, torch.Tensor) else None
             self._recorder.record_loss(number, name, tensor)
 
-    def record_metric(self, name: str, value: Any) -> None:  # noqa: ANN401
+    def record_metric(self, name: str, value: Any) -> None:
         """Record a metric of the current step, such as an accuracy; see `record_loss`."""
         number = _number(value)
         if self._recorder is not None:
@@ -214,7 +217,9 @@ class NeuralDbg(Inquiry):
         if id(module) in known:
             return
         name = type(module).__name__
-        free = next(n for n in (name, *(f"{name}{i}" for i in range(2, 10_000))) if n not in self._models)
+        free = next(
+            n for n in (name, *(f"{name}{i}" for i in range(2, 10_000))) if n not in self._models
+        )
         self._models[free] = module
 
     # -- inside --------------------------------------------------------------------------------
@@ -231,7 +236,8 @@ class NeuralDbg(Inquiry):
         for event in events:
             writer.write_event(event)
             self.host.event(event)
-        return any(event.severity is not Severity.INFO and event.count == 1 for event in events)
+        fresh = self._runner.fresh if self._runner is not None else ()
+        return any(event.severity is not Severity.INFO for event in fresh)
 
     def _on_failure(self, where: str, error: Exception) -> None:
         if isinstance(error, PluginError):
@@ -255,10 +261,11 @@ class NeuralDbg(Inquiry):
         return self._trace
 
 
-def _by_name(model: nn.Module | Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+def _by_name(model: Any) -> dict[str, nn.Module]:
     if isinstance(model, nn.Module):
         return {"": model}
-    if not isinstance(model, Mapping) or not all(isinstance(m, nn.Module) for m in model.values()):
+    members = list(model.values()) if isinstance(model, Mapping) else [model]
+    if not all(isinstance(member, nn.Module) for member in members):
         message = f"expected a torch.nn.Module or a mapping of names to modules, not {model!r}"
         raise TypeError(message)
     if not model:
@@ -267,7 +274,7 @@ def _by_name(model: nn.Module | Mapping[str, nn.Module]) -> dict[str, nn.Module]
     return {str(name): module for name, module in model.items()}
 
 
-def _number(value: Any) -> float:  # noqa: ANN401 - see record_loss
+def _number(value: Any) -> float:
     if isinstance(value, torch.Tensor):
         plain = value.detach()
         if plain.numel() == 0:

@@ -7,18 +7,22 @@ the first eight steps, then with growing gaps, and after an alarm. Between audit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from neuraldbg.capture.layers import Survey
-from neuraldbg.capture.microscope import Microscope
 from neuraldbg.capture.objective import ObjectiveAudit, Structure, probe, trace_structure
 from neuraldbg.capture.taps import PRE_ACTIVATION, Board, Outputs
 from neuraldbg.schema.facts import Observation
 from neuraldbg.schema.run import LayerInfo, LayerRole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from neuraldbg.capture.layers import Survey
+    from neuraldbg.capture.microscope import Microscope
 
 STRUCTURE_STEPS = 2
 """Steps whose graph is read for the structure: the first may be a warm-up without a backward."""
@@ -63,12 +67,14 @@ class Audit:
         """An outermost training forward starts."""
         self.board.is_in_forward = True
         if self._is_due:
-            first = next((t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None)
+            first = next(
+                (t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None
+            )
             self._batch = int(first.shape[0]) if first is not None and first.dim() else 0
             if not self._is_probed:
                 self._forward = (name, module, args, kwargs, None)
 
-    def forward_ended(self, name: str, output: Any) -> None:  # noqa: ANN401
+    def forward_ended(self, name: str, output: Any) -> None:
         """It ended."""
         self.board.is_in_forward = False
         if self._forward is not None and self._forward[0] == name:
@@ -91,7 +97,7 @@ class Audit:
         found += self._probe(label)
         return found
 
-    def stepped(self, parameters: set[int]) -> None:
+    def stepped(self, parameters: AbstractSet[int]) -> None:
         """An optimizer stepped these parameters (by `id()`)."""
         if self._is_due:
             self.objective.stepped(parameters)

@@ -23,7 +23,7 @@ class Budget:
         self._spent = 0.0
         self._cost = self._light = self._total = 0.0
         self._ordinal = 0
-        self._calm = 0
+        self._calm = CALM_AFTER
         self._watched = 0
         self._is_on = True
 
@@ -48,7 +48,7 @@ class Budget:
         else:
             self._light = _ema(self._light, own)
         self._calm = 0 if alarm else self._calm + 1
-        if self._ordinal < FULL_STEPS or self._calm < CALM_AFTER and alarm:
+        if self._ordinal < FULL_STEPS or self._calm < CALM_AFTER:
             self.cadence = 1
         else:
             self.cadence = self._choose()

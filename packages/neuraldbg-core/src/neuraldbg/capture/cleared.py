@@ -9,8 +9,12 @@ dirty in between is no fault: a GAN's generator loss flows into the discriminato
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 _COUNT = 6
 """Sentinels. Heuristic: first, last and four between; any one with a gradient is enough."""
@@ -60,19 +64,22 @@ class Sentinels:
                 self._states[i] = _State.DIRTY
         return has_changed
 
-    def at_step(self, owned: set[int]) -> tuple[bool, bool]:
+    def at_step(self, owned: AbstractSet[int]) -> tuple[bool, bool]:
         """Return (not cleared since its last step, gone since its backward) for these ids."""
         mine = [i for i, p in enumerate(self.parameters) if id(p) in owned]
         dirty = any(self._states[i] is _State.DIRTY for i in mine)
         had = [i for i in mine if self._had[i] is not None]
         gone = bool(had) and all(
             self.parameters[i].grad is None
-            or (_mark(self.parameters[i].grad) != self._had[i] and not _is_nonzero(self.parameters[i].grad))
+            or (
+                _mark(self.parameters[i].grad) != self._had[i]
+                and not _is_nonzero(self.parameters[i].grad)
+            )
             for i in had
         )
         return dirty, gone
 
-    def after_step(self, owned: set[int]) -> None:
+    def after_step(self, owned: AbstractSet[int]) -> None:
         """The optimizer has used these gradients."""
         for i, parameter in enumerate(self.parameters):
             if id(parameter) in owned:

@@ -9,14 +9,17 @@ direction of the gradient) comes from a strided sample of each parameter.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SAMPLE = 256
 """Elements per parameter. Heuristic: an RMS is known to about 5 % (one standard error)."""
@@ -28,11 +31,26 @@ class OwnedParameters:
 
     rows: list[int]
     tensors: list[torch.nn.Parameter]
-    foreign: list[torch.Tensor]
+    foreign: int
+    """Tensors that belong to no watched model."""
     size: int
     """Number of tensors over all groups when this was made (a cheap change detector)."""
-    steps: int = 0
-    versions: list[tuple[int, int]] = field(default_factory=list)
+    optimizer: weakref.ref[torch.optim.Optimizer]
+    ids: frozenset[int]
+    """`id()` of the tensors."""
+
+    @classmethod
+    def of(
+        cls,
+        optimizer: torch.optim.Optimizer,
+        rows: list[int],
+        tensors: list[torch.nn.Parameter],
+        foreign: int,
+        size: int,
+    ) -> OwnedParameters:
+        """Describe what `optimizer` owns."""
+        ids = frozenset(id(t) for t in tensors)
+        return cls(rows, tensors, foreign, size, weakref.ref(optimizer), ids)
 
 
 def local(t: torch.Tensor) -> torch.Tensor:
@@ -79,9 +97,8 @@ class ParameterBoard:
 
     def note_preclip(self, gradients: Sequence[torch.Tensor]) -> None:
         """Keep the norms that a clipping call is about to change."""
-        dense = [g for g in gradients if isinstance(g, torch.Tensor)]
-        norms = norms_of(dense)
-        self._preclip = {id(g): n for g, n in zip(dense, norms, strict=True)}
+        norms = norms_of(gradients)
+        self._preclip = {id(g): n for g, n in zip(gradients, norms, strict=True)}
 
     def before_step(self, owned: OwnedParameters, scale: float) -> bool:
         """Read gradients and weights; return whether every gradient was finite.
@@ -161,10 +178,12 @@ class ParameterBoard:
     def _second_moments(self, optimizer: torch.optim.Optimizer, owned: OwnedParameters) -> None:
         """RMS of grad / max(sqrt(v), eps) (Wortsman et al. 2023, StableAdamW, section 3.4)."""
         eps_of = {id(p): g.get("eps", 0.0) for g in optimizer.param_groups for p in g["params"]}
-        beta_of = {id(p): g.get("betas", (0, 0.0))[1] for g in optimizer.param_groups for p in g["params"]}
+        beta_of = {
+            id(p): g.get("betas", (0, 0.0))[1] for g in optimizer.param_groups for p in g["params"]
+        }
         for row, tensor in zip(owned.rows, owned.tensors, strict=True):
-            state = optimizer.state.get(tensor)
-            moment = state.get("exp_avg_sq") if state else None
+            state: dict[str, Any] = optimizer.state.get(tensor) or {}
+            moment = state.get("exp_avg_sq")
             if not isinstance(moment, torch.Tensor) or tensor.grad is None:
                 continue
             if tensor.grad.layout is not torch.strided or moment.shape != tensor.shape:
@@ -190,9 +209,9 @@ def norms_of(gradients: Sequence[torch.Tensor]) -> list[float]:
         return []
     tensors = [local(g.detach()) for g in gradients]
     first = tensors[0]
-    if all(t.dtype is first.dtype and t.device == first.device for t in tensors):
-        if first.dtype in {torch.float32, torch.float64}:
-            return torch.stack(torch._foreach_norm(tensors)).tolist()  # type: ignore[no-any-return]  # noqa: SLF001
+    is_uniform = all(t.dtype is first.dtype and t.device == first.device for t in tensors)
+    if is_uniform and first.dtype in {torch.float32, torch.float64}:
+        return torch.stack(torch._foreach_norm(tensors)).tolist()  # noqa: SLF001 - fused
     parts = [torch.linalg.vector_norm(t, dtype=_wide(t)) for t in tensors]
     return [float(p) for p in parts]
 
@@ -215,10 +234,13 @@ def _gather(target: torch.Tensor, rows: Sequence[int], tensors: Sequence[torch.T
     if not sources:
         return
     if all(s.device.type == "cpu" for s in sources):
-        torch._foreach_copy_(places, sources)  # noqa: SLF001 - one fused copy
+        torch._foreach_copy_(places, sources)
         return
     joined = torch.cat([s.float() for s in sources]).cpu()
-    torch._foreach_copy_(places, list(joined.split([s.numel() for s in sources])))  # noqa: SLF001
+    start = 0
+    for place in places:
+        place.copy_(joined[start : start + place.numel()])
+        start += place.numel()
 
 
 def optimizer_row(optimizer: torch.optim.Optimizer, stepped: int) -> np.ndarray:
@@ -255,7 +277,7 @@ def options_of(optimizer: torch.optim.Optimizer) -> dict[str, float | str | bool
     return result
 
 
-def _number(value: Any) -> float:  # noqa: ANN401 - a user's hyper-parameter
+def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -79,7 +79,7 @@ class InputBoard:
         return not (new[InputStat.NAN] or new[InputStat.INF])
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - any user argument
+def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         usable = value.numel() > 0 and value.layout is torch.strided and not value.is_complex()
         return [value] if usable and value.dtype is not torch.bool else []

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from neuraldbg.schema.run import LayerInfo, LayerRole, ParameterInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _ROLES: tuple[tuple[tuple[type[nn.Module], ...], LayerRole], ...] = (
     ((nn.Linear, nn.Bilinear), LayerRole.LINEAR),
@@ -140,7 +143,7 @@ def survey(models: Mapping[str, nn.Module], frozen: tuple[str, ...] = ()) -> Sur
 
 def is_tapped(module: nn.Module) -> bool:
     """Whether a module gets a row: a leaf or an owner of parameters, and not mere routing."""
-    if isinstance(module, _UNTAPPED) or isinstance(module, torch.jit.ScriptModule):
+    if isinstance(module, (*_UNTAPPED, torch.jit.ScriptModule)):
         return False
     is_leaf = next(module.children(), None) is None
     return is_leaf or any(True for _ in module.parameters(recurse=False))

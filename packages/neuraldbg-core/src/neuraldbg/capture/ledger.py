@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
-from neuraldbg.capture.segment import Segment
 from neuraldbg.schema.facts import Observation
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.segment import Segment
 
 PERSISTENCE = 3
 """Steps with the same fact, of the last `WINDOW`. Heuristic: M of N against one-off events."""
@@ -102,7 +105,7 @@ class Ledger:
         if step.train_mode_eval_forwards:
             self._eval_first = label if self._eval_first is None else self._eval_first
             self._eval_passes += step.train_mode_eval_forwards
-            if self._eval_passes >= 2 and "train" not in self._said:  # noqa: PLR2004 - not one-off
+            if self._eval_passes >= 2 and "train" not in self._said:
                 self._said.add("train")
                 found.append(
                     Observation(
@@ -151,7 +154,7 @@ def is_divided(loss: torch.Tensor, *, is_scaled: bool) -> bool:
     name = node.name()
     if name.startswith("Div"):
         number = _constant(node, "_saved_other")
-        return number is not None and number >= 1.5  # noqa: PLR2004
+        return number is not None and number >= 1.5
     if name.startswith("Mul"):
         numbers = [_constant(node, "_saved_other"), _constant(node, "_saved_self")]
         return any(n is not None and 0 < n <= 1 / 1.5 for n in numbers)

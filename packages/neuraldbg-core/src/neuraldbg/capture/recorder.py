@@ -10,12 +10,9 @@ from __future__ import annotations
 import functools
 import math
 import threading
-import weakref
-from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -23,17 +20,23 @@ from neuraldbg.capture import gradients, layers, wiring
 from neuraldbg.capture.audit import Audit
 from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.cleared import Sentinels
-from neuraldbg.capture.gradients import OwnedParameters, ParameterBoard
+from neuraldbg.capture.gradients import ParameterBoard
 from neuraldbg.capture.inputs import InputBoard
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
+from neuraldbg.capture.optimizers import Optimizers
+from neuraldbg.capture.roots import RootBegan, RootEnded
 from neuraldbg.capture.segment import Segment, merge
 from neuraldbg.capture.statistics import Reducer
 from neuraldbg.capture.switchboard import SWITCHBOARD
-from neuraldbg.capture.taps import Board, Tap, in_backward
-from neuraldbg.schema.facts import GradState, Observation, OptimizerStat, ParameterStat, StepFacts
-from neuraldbg.schema.run import OptimizerInfo, RunInfo
-from neuraldbg.settings import Settings
+from neuraldbg.capture.taps import Board, Tap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from neuraldbg.schema.facts import Observation, StepFacts
+    from neuraldbg.schema.run import RunInfo
+    from neuraldbg.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +62,7 @@ def contained(
             self.on_failure(method.__name__, error)
             return None
 
-    return guarded
+    return cast("Callable[Concatenate[Recorder, P], R | None]", guarded)
 
 
 class Recorder:
@@ -70,7 +73,7 @@ class Recorder:
         models: Mapping[str, nn.Module],
         settings: Settings,
         run: RunInfo,
-        on_step: Callable[[StepFacts], None],
+        on_step: Callable[[StepFacts], bool],
         on_failure: Callable[[str, Exception], None],
     ) -> None:
         self.thread = threading.get_ident()
@@ -91,7 +94,6 @@ class Recorder:
         self.budget = Budget(settings.overhead)
         self.ledger = Ledger()
         self._first_label: int | None = None
-        self.optimizers: list[OptimizerInfo] = []
         self.run = run.model_copy(
             update={
                 "layers": tuple(layer.info for layer in self.survey.layers),
@@ -99,6 +101,7 @@ class Recorder:
             }
         )
         self.wiring = wiring.Wiring(self.models, self.survey, settings)
+        self.optimizers = Optimizers(self.survey, self.parameters, self.wiring)
         self.reducer.configure(self.run.layers)
         self.ordinal = 0
         self.label = 0
@@ -106,10 +109,6 @@ class Recorder:
         self._now = Segment()
         self._is_sparse = False
         self._losses_seen = 0
-        self._owned: dict[int, OwnedParameters] = {}
-        self._optimizer_rows: dict[int, int] = {}
-        self._optimizer_refs: list[weakref.ref[torch.optim.Optimizer]] = []
-        self._optimizer_values: list[np.ndarray] = []
         self._is_stepless = False
         self._scaled: dict[str, Any] = {"scale": 1.0, "is_scaled": False, "stage": ""}
         self._handles: list[Any] = []
@@ -119,7 +118,8 @@ class Recorder:
         self._is_clipping = False
         self._finite_gradient = True
         self.is_compiled = any(
-            isinstance(getattr(module, "_orig_mod", None), nn.Module) or getattr(module, "_compiled_call_impl", None) is not None
+            isinstance(getattr(module, "_orig_mod", None), nn.Module)
+            or getattr(module, "_compiled_call_impl", None) is not None
             for model in models.values()
             for module in model.modules()
         )
@@ -134,9 +134,10 @@ class Recorder:
                 tap = Tap(self.board, index, layer)
                 self._handles.append(module.register_forward_hook(tap))
         for name, model in self.models.items():
-            pre = _RootHook(self, name, "before")
-            post = _RootHook(self, name, "after")
-            self._handles.append(model.register_forward_pre_hook(pre, prepend=True, with_kwargs=True))
+            pre, post = RootBegan(self, name), RootEnded(self, name)
+            self._handles.append(
+                model.register_forward_pre_hook(pre, prepend=True, with_kwargs=True)
+            )
             self._handles.append(
                 model.register_forward_hook(post, with_kwargs=True, always_call=True)
             )
@@ -195,7 +196,7 @@ class Recorder:
             self._now.train_mode_eval_forwards += 1
 
     @contained
-    def forward_ended(self, name: str, module: nn.Module, output: Any) -> None:  # noqa: ANN401
+    def forward_ended(self, name: str, module: nn.Module, output: Any) -> None:
         """The same forward ended (output None where it raised)."""
         if not torch.is_grad_enabled():
             return
@@ -207,7 +208,7 @@ class Recorder:
     # -- switchboard ------------------------------------------------------------------------
 
     @contained
-    def backward_began(self, losses: Sequence[torch.Tensor]) -> None:
+    def backward_began(self, losses: Sequence[Any]) -> None:
         """See `Listener`."""
         if self.board.is_awaiting and self.is_compiled:
             self.activity()  # taps inside compiled code cannot tell
@@ -215,7 +216,7 @@ class Recorder:
         self.sentinels.before_backward()
         self._pending = []
         if self.board.touched or self.is_compiled:
-            if self.sentinels.was_dropped and not self._owned:
+            if self.sentinels.was_dropped and not self.optimizers:
                 self._close_unstepped()
             for loss in losses:
                 if isinstance(loss, torch.Tensor) and loss.numel() == 1:
@@ -241,7 +242,7 @@ class Recorder:
         if has_changed or (self.board.touched and not self._has_reached):
             self._now.backwards += 1
             self._now.backward_losses += self._pending
-            if not self._owned and self._now.backwards >= UNSTEPPED_BACKWARDS:
+            if not self.optimizers and self._now.backwards >= UNSTEPPED_BACKWARDS:
                 self._is_stepless = True
         self._pending = []
         self.board.seconds += perf_counter() - start
@@ -265,11 +266,11 @@ class Recorder:
         self.board.seconds += perf_counter() - start
 
     @contained
-    def clip_measured(self, total: Any) -> None:  # noqa: ANN401
+    def clip_measured(self, total: Any) -> None:
         """See `Listener`."""
-        if self._is_clipping and isinstance(total, torch.Tensor):
-            if total.device.type == "cpu":
-                self._now.clip_total_norm = float(gradients.local(total.detach()))
+        is_tensor = isinstance(total, torch.Tensor)
+        if self._is_clipping and is_tensor and total.device.type == "cpu":
+            self._now.clip_total_norm = float(gradients.local(total.detach()))
 
     @contained
     def clip_limited(self, max_norm: float) -> None:
@@ -281,10 +282,12 @@ class Recorder:
     @contained
     def step_began(self, optimizer: torch.optim.Optimizer) -> None:
         """See `Listener`."""
-        owned = self._owned_by(optimizer)
+        owned = self.optimizers.owned_by(optimizer)
         if owned is None:
             return
         start = perf_counter()
+        if self.optimizers.is_new(optimizer):
+            self._observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
         if any(id(optimizer) in s.stepped for s in self._group):
             self._is_sparse = True
             self._emit(self._group)
@@ -292,10 +295,9 @@ class Recorder:
         scale = getattr(optimizer, "grad_scale", None)
         divisor = float(scale) if isinstance(scale, torch.Tensor) else 1.0
         is_finite = self.parameters.before_step(owned, divisor)
-        ids = {id(t) for t in owned.tensors}
         if self.ordinal <= wiring.EARLY[0]:
             self.wiring.note_gradients()
-        dirty, gone = self.sentinels.at_step(ids)
+        dirty, gone = self.sentinels.at_step(owned.ids)
         self._now.is_cleared &= not dirty
         self._now.is_cleared_before_step |= gone
         if not is_finite:
@@ -306,7 +308,7 @@ class Recorder:
     @contained
     def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """See `Listener`."""
-        owned = self._owned_by(optimizer)
+        owned = self.optimizers.owned_by(optimizer)
         if owned is None:
             return
         start = perf_counter()
@@ -320,18 +322,14 @@ class Recorder:
         self.microscope.after_step(optimizer, is_finite_gradient=self._finite_gradient)
         if not is_finite and self._finite_gradient:
             self._observe(self.microscope.examine_optimizer(optimizer))
-        owned.steps += 1
-        self.sentinels.after_step({id(t) for t in owned.tensors})
-        row = self._optimizer_rows[id(optimizer)]
-        stepped = self._optimizer_values[row][OptimizerStat.STEPPED]
-        count = 1 if math.isnan(stepped) else int(stepped) + 1
-        self._optimizer_values[row] = gradients.optimizer_row(optimizer, count)
-        self.audit.stepped({id(t) for t in owned.tensors})
-        self._step_is_over()
+        self.sentinels.after_step(owned.ids)
+        self.optimizers.note_step(optimizer)
+        self.audit.stepped(owned.ids)
+        self.board.is_awaiting = True
         self.board.seconds += perf_counter() - start
 
     @contained
-    def scaler_called(self, what: str, scaler: Any, subject: Any) -> None:  # noqa: ANN401
+    def scaler_called(self, what: str, scaler: Any, subject: Any) -> None:
         """See `Listener`."""
         if not scaler.is_enabled():
             return
@@ -344,19 +342,17 @@ class Recorder:
         elif what == "step":
             state |= {"is_scaled": False, "before": self._now.steps}
         elif what == "stepped" and self._now.steps == state.get("before"):
-            if self._owned_by(subject) is not None:
+            owned = self.optimizers.owned_by(subject)
+            if owned is not None:
                 self._now.skipped += 1
-                self.sentinels.after_step({id(t) for t in self._owned[id(subject)].tensors})
-                self._step_is_over()
+                self.sentinels.after_step(owned.ids)
+                self.board.is_awaiting = True
 
     def _loss_scale(self) -> float:
         return float(self._scaled["scale"]) if self._scaled["is_scaled"] else 1.0
 
     def _is_scaled(self) -> bool:
         return bool(self._scaled["is_scaled"]) and self._scaled["scale"] != 1.0
-
-    def _step_is_over(self) -> None:
-        self.board.is_awaiting = True
 
     # -- what the user says -----------------------------------------------------------------
 
@@ -393,44 +389,10 @@ class Recorder:
         if found:
             self._now.observations += found
 
-    def _owned_by(self, optimizer: torch.optim.Optimizer) -> OwnedParameters | None:
-        size = sum(len(g["params"]) for g in optimizer.param_groups)
-        known = self._owned.get(id(optimizer))
-        if known is not None and known.size == size:
-            return known
-        tensors = [p for g in optimizer.param_groups for p in g["params"]]
-        rows = [self.parameters.row_of[id(p)] for p in tensors if id(p) in self.parameters.row_of]
-        if not rows:
-            self.wiring.note_foreign(optimizer)
-            return None
-        foreign = [p for p in tensors if id(p) not in self.parameters.row_of]
-        ours = [self.parameters.tensors[row] for row in rows]
-        owned = OwnedParameters(rows, ours, foreign, size)
-        self._owned[id(optimizer)] = owned
-        if id(optimizer) not in self._optimizer_rows:
-            self._register(optimizer, owned)
-        return owned
-
-    def _register(self, optimizer: torch.optim.Optimizer, owned: OwnedParameters) -> None:
-        self._optimizer_rows[id(optimizer)] = len(self.optimizers)
-        self._optimizer_refs.append(weakref.ref(optimizer))
-        self._optimizer_values.append(np.full(len(OptimizerStat), np.nan, dtype=np.float32))
-        info = OptimizerInfo(
-            kind=type(optimizer).__name__,
-            groups=len(optimizer.param_groups),
-            parameters=tuple(self.survey.parameters[row].name for row in owned.rows),
-            foreign=len(owned.foreign),
-            options=gradients.options_of(optimizer),
-        )
-        self.optimizers.append(info)
-        self._observe(self.wiring.optimizer_appeared(optimizer, owned, self.label, self.ordinal))
-
     def _close_unstepped(self) -> None:
         """Gradients were cleared without a step: what came before them was a step of its own."""
         if self._now.backwards:
-            later = Segment(
-                forwards=1, batch_size=self._now.batch_size, losses={}, metrics={}
-            )
+            later = Segment(forwards=1, batch_size=self._now.batch_size, losses={}, metrics={})
             self._now.forwards = max(0, self._now.forwards - 1)
             self._emit([*self._group, self._seal()])
             self._group, self._now = [], later
@@ -445,10 +407,7 @@ class Recorder:
         sealed.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
         sealed.parameter = self.parameters.values.copy()
         sealed.inputs = self.inputs.values()
-        if self._optimizer_values:
-            sealed.optimizer = np.stack(self._optimizer_values)
-            for value in self._optimizer_values:
-                value[OptimizerStat.STEPPED] = np.nan
+        sealed.optimizer = self.optimizers.take()
         self.parameters.clear()
         self.inputs.clear()
         self.budget.spend(self.board.seconds + perf_counter() - start)
@@ -470,38 +429,12 @@ class Recorder:
             return
         start = perf_counter()
         step = merge(group)
-        if self._first_label is None:
-            self._first_label = self.label
-        layers_ = self.survey.layers
-        self.wiring.checkpointed |= {layers_[i].info.path for i in self.board.checkpointed}
-        step.observations += self.audit.settle(self.label)
-        step.observations += self.ledger.inspect(self.label, step, optimizers=len(self.optimizers))
-        if not self._owned and step.backwards and not is_interrupted:
-            step.observations += self.wiring.unstepped(self.label)
-            if not self.wiring.has_foreign:
-                step.observations += self.ledger.unstepped(self.label, self._first_label)
+        step.observations += self._findings(step, is_interrupted=is_interrupted)
         if self.audit.is_due_structure:
             self._learn_structure()
         self.run = self._run()
-        empty = np.full((0, len(OptimizerStat)), np.nan, dtype=np.float32)
-        facts = StepFacts(
-            run=self.run,
-            step=self.label,
-            losses=step.loss_values(),
-            metrics=step.metrics,
-            activation=step.activation,  # type: ignore[arg-type] - sealed segments have arrays
-            parameter=step.parameter,  # type: ignore[arg-type]
-            inputs=step.inputs,  # type: ignore[arg-type]
-            optimizer=step.optimizer if step.optimizer is not None else empty,
-            ledger=step.ledger(),
-            observations=tuple(
-                step.observations
-                + self.wiring.inspect(self._first_label, self.ordinal, step.parameter)
-            ),
-            is_sampled=step.is_sampled,
-            seconds=start - self._last_end,
-            is_interrupted=is_interrupted,
-        )
+        seconds = start - self._last_end
+        facts = step.freeze(self.run, self.label, seconds, is_interrupted=is_interrupted)
         self.label += 1
         self.ordinal += 1
         has_event = self.on_step(facts)
@@ -514,13 +447,26 @@ class Recorder:
         self.parameters.is_deep = self.inputs.is_deep = is_deep
         self._last_end = end
 
+    def _findings(self, step: Segment, *, is_interrupted: bool) -> list[Observation]:
+        """What a closed step shows of the loop, the wiring and the objective."""
+        label, wires = self.label, self.wiring
+        self._first_label = first = label if self._first_label is None else self._first_label
+        wires.checkpointed |= {self.survey.layers[i].info.path for i in self.board.checkpointed}
+        found = self.audit.settle(label)
+        found += self.ledger.inspect(label, step, optimizers=len(self.optimizers.infos))
+        if not self.optimizers and step.backwards and not is_interrupted:
+            found += wires.unstepped(first)
+            if not wires.has_foreign:
+                found += self.ledger.unstepped(label, first)
+        return found + wires.inspect(first, self.ordinal, step.parameter)
+
     def _run(self) -> RunInfo:
-        if len(self.run.optimizers) == len(self.optimizers) and len(self.run.inputs) == len(
+        if len(self.run.optimizers) == len(self.optimizers.infos) and len(self.run.inputs) == len(
             self.inputs.infos
         ):
             return self.run
         return self.run.model_copy(
-            update={"optimizers": tuple(self.optimizers), "inputs": tuple(self.inputs.infos)}
+            update={"optimizers": tuple(self.optimizers.infos), "inputs": tuple(self.inputs.infos)}
         )
 
     def _learn_structure(self) -> None:
@@ -539,44 +485,8 @@ class Recorder:
             self._emit(group, is_interrupted=not is_whole)
 
 
-class _RootHook:
-    """Marks the outermost forwards of one watched model; inert in copies and pickles."""
-
-    def __init__(self, recorder: Recorder, name: str, when: str) -> None:
-        self.recorder, self.name, self.when = recorder, name, when
-
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:  # noqa: ANN401
-        if torch.compiler.is_compiling():
-            return
-        recorder = self.recorder
-        if threading.get_ident() != recorder.thread or in_backward():
-            return
-        if recorder.models.get(self.name) is not module:
-            return
-        if self.when == "before":
-            recorder.forward_began(self.name, module, args, kwargs)
-        else:
-            recorder.forward_ended(self.name, module, output)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _InertRoot:
-        return _InertRoot()
-
-    def __reduce__(self) -> tuple[type[_InertRoot], tuple[()]]:
-        return (_InertRoot, ())
-
-
-class _InertRoot:
-    """What a root hook becomes in a copied or unpickled model."""
-
-    def __call__(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
-        return None
-
-
 def _batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     for value in [*args, *kwargs.values()]:
         if isinstance(value, torch.Tensor) and value.dim() > 0:
             return int(value.shape[0])
     return 0
-
-
-__all__ = ["GradState", "ParameterStat", "Recorder"]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 ROWS = 32
 """Rows per layer. Heuristic: a unit active on 10 % of rows is seen with probability 0.97."""

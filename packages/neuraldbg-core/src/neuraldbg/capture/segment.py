@@ -8,12 +8,26 @@ makes one per optimizer; they form one step when the user records one loss for t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.schema.facts import ActivationStat, GradState, LedgerFacts, Observation, ParameterStat
+from neuraldbg.schema.facts import (
+    ActivationStat,
+    GradState,
+    InputStat,
+    LedgerFacts,
+    Observation,
+    OptimizerStat,
+    ParameterStat,
+    StepFacts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.schema.run import RunInfo
 
 
 @dataclass(slots=True)
@@ -63,6 +77,26 @@ class Segment:
         """Freeze the counts and flags."""
         return LedgerFacts(**{f.name: getattr(self, f.name) for f in fields(LedgerFacts)})
 
+    def freeze(
+        self, run: RunInfo, label: int, seconds: float, *, is_interrupted: bool
+    ) -> StepFacts:
+        """Return the closed step as facts; the segment must have its arrays."""
+        return StepFacts(
+            run=run,
+            step=label,
+            losses=self.loss_values(),
+            metrics=self.metrics,
+            activation=_rows(self.activation, len(ActivationStat)),
+            parameter=_rows(self.parameter, len(ParameterStat)),
+            inputs=_rows(self.inputs, len(InputStat)),
+            optimizer=_rows(self.optimizer, len(OptimizerStat)),
+            ledger=self.ledger(),
+            observations=tuple(self.observations),
+            is_sampled=self.is_sampled,
+            seconds=seconds,
+            is_interrupted=is_interrupted,
+        )
+
     def loss_values(self) -> dict[str, float]:
         """Mean of each recorded loss; that given to `backward` where none was recorded."""
         if self.losses:
@@ -102,6 +136,11 @@ def merge(segments: Iterable[Segment]) -> Segment:
         first.inputs = _join(first.inputs, other.inputs)
         first.optimizer = _join(first.optimizer, other.optimizer)
     return first
+
+
+def _rows(array: np.ndarray | None, columns: int) -> np.ndarray:
+    """Return the array, or one without rows."""
+    return np.full((0, columns), np.nan, dtype=np.float32) if array is None else array
 
 
 def _join(old: np.ndarray | None, new: np.ndarray | None) -> np.ndarray | None:

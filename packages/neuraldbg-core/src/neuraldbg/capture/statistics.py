@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from neuraldbg.capture import sample
 from neuraldbg.capture.taps import INPUT_NORM, INPUT_SIZE, MAX, MIN, NORM, SIZE, SUM, Board
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SILENT_AFTER = 4
 """Reductions for which a unit must be silent to count. Heuristic: 4 x 32 rows without a single
@@ -26,17 +29,17 @@ FLAT: dict[str, tuple[float, float, float, float]] = {
     "relu6": (0.0, 6.0, 0.0, 6.0),
     "hardtanh": (-1.0, 1.0, -1.0, 1.0),
     "hardsigmoid": (0.0, 1.0, -3.0, 3.0),
-    "sigmoid": (0.002506, 0.997494, -5.9866, 5.9866),
+    "sigmoid": (0.002506, 0.997494, -5.98645, 5.98645),
     "tanh": (-0.994987, 0.994987, -2.99322, 2.99322),
     "softsign": (-0.9, 0.9, -9.0, 9.0),
     "softplus": (0.01005, _INFINITY, -4.5951, _INFINITY),
     "logsigmoid": (-_INFINITY, -0.01005, -_INFINITY, 4.5951),
-    "gelu": (-_INFINITY, _INFINITY, -3.0396, _INFINITY),
-    "silu": (-_INFINITY, _INFINITY, -6.3988, _INFINITY),
-    "mish": (-_INFINITY, _INFINITY, -6.2717, _INFINITY),
+    "gelu": (-_INFINITY, _INFINITY, -3.02167, _INFINITY),
+    "silu": (-_INFINITY, _INFINITY, -6.14292, _INFINITY),
+    "mish": (-_INFINITY, _INFINITY, -6.15875, _INFINITY),
     "hardswish": (-_INFINITY, _INFINITY, -3.0, _INFINITY),
     "elu": (-0.99, _INFINITY, -4.60517, _INFINITY),
-    "selu": (-1.7405, _INFINITY, -5.1649, _INFINITY),
+    "selu": (-1.740519, _INFINITY, -4.60517, _INFINITY),
 }
 _RECTIFIERS = frozenset({"relu", "relu6", "hardtanh"})
 
@@ -59,7 +62,9 @@ class Reducer:
         """Learn each layer's activation function (known once the first step was audited)."""
         for row, info in enumerate(layers):
             flat = FLAT.get(info.activation or "")
-            self._is_softmax[row] = info.activation == "softmax" and info.role is LayerRole.ACTIVATION
+            self._is_softmax[row] = (
+                info.activation == "softmax" and info.role is LayerRole.ACTIVATION
+            )
             self._has_flat[row] = flat is not None
             self._is_rectifier[row] = info.activation in _RECTIFIERS
             if flat is not None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optimizer_module
 
 from neuraldbg.capture.taps import in_backward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 class Listener(Protocol):
@@ -34,7 +36,7 @@ class Listener(Protocol):
     def clip_began(self, gradients: Sequence[torch.Tensor]) -> None:
         """A clipping call is about to compute the total norm of these gradients."""
 
-    def clip_measured(self, total: Any) -> None:  # noqa: ANN401
+    def clip_measured(self, total: Any) -> None:
         """It computed that total norm, before clipping."""
 
     def clip_limited(self, max_norm: float) -> None:
@@ -46,8 +48,8 @@ class Listener(Protocol):
     def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """It has moved the weights."""
 
-    def scaler_called(self, what: str, scaler: Any, optimizer: Any) -> None:  # noqa: ANN401
-        """A gradient scaler's `scale`, `unscale_`, `step` (before, after) or `update` was called."""
+    def scaler_called(self, what: str, scaler: Any, optimizer: Any) -> None:
+        """A gradient scaler's `scale`, `unscale_`, `step`, `stepped` or `update` was called."""
 
 
 class Switchboard:
@@ -75,7 +77,7 @@ class Switchboard:
                 while self._undo:
                     self._undo.pop()()
 
-    def tell(self, call: str, *args: Any) -> None:  # noqa: ANN401
+    def tell(self, call: str, *args: Any) -> None:
         """Call one method on every session of this thread."""
         here = threading.get_ident()
         for listener in self._listeners:
@@ -96,7 +98,7 @@ class Switchboard:
         post = optimizer_module.register_optimizer_step_post_hook(self._step_ended)
         self._undo += [pre.remove, post.remove]
 
-    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
         replacement = make(original)
         setattr(owner, name, replacement)
@@ -109,7 +111,7 @@ class Switchboard:
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if in_backward() or not self._listeners:
                 return original(tensors, *args, **kwargs)
             losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
@@ -122,7 +124,7 @@ class Switchboard:
 
     def _total_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def total_norm(tensors: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def total_norm(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             gradients = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             self.tell("clip_began", gradients)
             result = original(gradients, *args, **kwargs)
@@ -133,7 +135,7 @@ class Switchboard:
 
     def _clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:
             self.tell("clip_limited", float(max_norm))
             return original(parameters, max_norm, *args, **kwargs)
 
@@ -141,7 +143,7 @@ class Switchboard:
 
     def _scaler(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def call(scaler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def call(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             subject = args[0] if args else None
             self.tell("scaler_called", name, scaler, subject)
             result = original(scaler, *args, **kwargs)
@@ -160,7 +162,7 @@ class Switchboard:
             return None
 
         @functools.wraps(closure)
-        def watched() -> Any:  # noqa: ANN401
+        def watched() -> Any:
             result = closure()
             self.tell("step_began", optimizer)
             return result
@@ -169,9 +171,7 @@ class Switchboard:
             return args, {**kwargs, "closure": watched}
         return tuple(watched if a is closure else a for a in args), kwargs
 
-    def _step_ended(
-        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _step_ended(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.tell("step_ended", optimizer)
 
 

@@ -12,27 +12,32 @@ from __future__ import annotations
 import dataclasses
 import sys
 import threading
-import weakref
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
 from neuraldbg.capture import sample
-from neuraldbg.capture.layers import WatchedLayer
 from neuraldbg.schema.run import LayerRole
+
+if TYPE_CHECKING:
+    import weakref
+
+    from neuraldbg.capture.layers import WatchedLayer
 
 SUM, NORM, MIN, MAX, SIZE, INPUT_NORM, INPUT_SIZE = range(7)
 """Columns of the board's whole-tensor figures."""
 _COLUMNS = 7
 
-PRE_ACTIVATION = frozenset({"gelu", "silu", "mish", "hardswish", "elu", "selu", "prelu", "leaky_relu"})
-"""Activations whose output does not tell where their derivative is small: their input is sampled."""
+PRE_ACTIVATION = frozenset(
+    {"gelu", "silu", "mish", "hardswish", "elu", "selu", "prelu", "leaky_relu"}
+)
+"""Activations whose output does not tell where their derivative is small: inputs are sampled."""
 
-_library = torch.library.Library("neuraldbg", "DEF")
-_library.define(
+_library = torch.library.Library("neuraldbg", "DEF")  # type: ignore[no-untyped-call]
+_library.define(  # type: ignore[no-untyped-call]
     "tap(Tensor t, Tensor(a!) row, Tensor(b!) sample, int unit_dim) -> ()",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -53,7 +58,11 @@ def _measure(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, unit_dim: in
         row[MIN].copy_(low)
         row[MAX].copy_(high)
         row[SUM].copy_(torch.sum(t, dim=dims, dtype=torch.float32))
-        row[NORM].copy_(torch.linalg.vector_norm(t.float() if t.dtype is torch.float64 else t, dtype=torch.float32))
+        row[NORM].copy_(
+            torch.linalg.vector_norm(
+                t.float() if t.dtype is torch.float64 else t, dtype=torch.float32
+            )
+        )
     row[SIZE].fill_(size)
     if t.dim() == 0:
         return
@@ -63,15 +72,15 @@ def _measure(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, unit_dim: in
     view.copy_(source if source.dim() == 2 else source.reshape(chosen.rows, chosen.units))
 
 
-_library.impl("tap", _measure, "CompositeExplicitAutograd")
+_library.impl("tap", _measure, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
 
-@torch.library.register_fake("neuraldbg::tap")
+@torch.library.register_fake("neuraldbg::tap")  # type: ignore[untyped-decorator]
 def _(t: torch.Tensor, row: torch.Tensor, sample: torch.Tensor, unit_dim: int) -> None:  # noqa: ARG001
     return None
 
 
-def first_tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any user output
+def first_tensor(value: Any) -> torch.Tensor | None:
     """Return the first floating-point tensor inside a module's output, or None."""
     if isinstance(value, torch.Tensor):
         return value if value.is_floating_point() else None
@@ -84,7 +93,7 @@ def first_tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any user 
     return next(iter(tensors_in(value)), None)
 
 
-def tensors_in(value: Any, limit: int = 16) -> list[torch.Tensor]:  # noqa: ANN401
+def tensors_in(value: Any, limit: int = 16) -> list[torch.Tensor]:
     """Return the floating-point tensors inside any nest of containers, dataclasses included."""
     found: list[torch.Tensor] = []
     for leaf in pytree.tree_leaves(value):
@@ -156,11 +165,11 @@ def _is_under_checkpoint() -> bool:
     return False
 
 
-class _Inert:
+class Inert:
     """What a tap becomes in a copied or unpickled model: a hook that does nothing."""
 
-    def __call__(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
-        return None
+    def __call__(self, *_: Any, **__: Any) -> None:
+        """Do nothing."""
 
 
 class Tap:
@@ -179,7 +188,8 @@ class Tap:
         self.unit_dim = -1
         self.extent = (0, 0)
 
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ANN401
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Measure one output; always returns None, or it would replace the output."""
         board = self.board
         if torch.compiler.is_compiling():
             self._compiled(output)
@@ -205,7 +215,7 @@ class Tap:
             self.row[SIZE].fill_(float("nan"))
         board.seconds += perf_counter() - start
 
-    def _eager(self, args: Any, output: Any) -> None:  # noqa: ANN401
+    def _eager(self, args: Any, output: Any) -> None:
         tensor = first_tensor(output)
         if tensor is None or tensor.layout is not torch.strided:
             return
@@ -252,24 +262,29 @@ class Tap:
         elif self.role is LayerRole.CONVOLUTION:
             dim = 1
             self.board.conv_shapes.add(layout)
-        elif self.role in {LayerRole.LINEAR, LayerRole.RECURRENT, LayerRole.ATTENTION, LayerRole.EMBEDDING}:
+        elif self.role in {
+            LayerRole.LINEAR,
+            LayerRole.RECURRENT,
+            LayerRole.ATTENTION,
+            LayerRole.EMBEDDING,
+        }:
             dim = -1
         else:
             dim = 1 if t.dim() >= 4 or layout in self.board.conv_shapes else -1
         self.layout, self.unit_dim = layout, dim
         return dim
 
-    def _compiled(self, output: Any) -> None:  # noqa: ANN401
+    def _compiled(self, output: Any) -> None:
         tensor = first_tensor(output)
         if tensor is not None and self.board.is_on:
             dim = 1 if self.role is LayerRole.CONVOLUTION or tensor.dim() >= 4 else -1
             torch.ops.neuraldbg.tap(tensor.detach(), self.row, self.sample, dim)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Inert:
-        return _Inert()
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
+        return Inert()
 
-    def __reduce__(self) -> tuple[type[_Inert], tuple[()]]:
-        return (_Inert, ())
+    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
+        return (Inert, ())
 
 
 def _local(t: torch.Tensor) -> torch.Tensor:
@@ -311,15 +326,15 @@ class _OutputHook:
     def __init__(self, outputs: Outputs, path: str) -> None:
         self.outputs, self.path = outputs, path
 
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ANN401
+    def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or not torch.is_grad_enabled() or in_backward():
             return
         for tensor in tensors_in(output, limit=4):
             if tensor.grad_fn is not None:
                 self.outputs.nodes.setdefault(self.path, []).append(tensor.grad_fn)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Inert:
-        return _Inert()
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
+        return Inert()
 
-    def __reduce__(self) -> tuple[type[_Inert], tuple[()]]:
-        return (_Inert, ())
+    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
+        return (Inert, ())

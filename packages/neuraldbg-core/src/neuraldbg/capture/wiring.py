@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from torch import nn
 
-from neuraldbg.capture.gradients import OwnedParameters
-from neuraldbg.capture.layers import Survey
 from neuraldbg.schema.facts import GradState, Observation, ParameterStat
-from neuraldbg.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from neuraldbg.capture.gradients import OwnedParameters
+    from neuraldbg.capture.layers import Survey
+    from neuraldbg.settings import Settings
 
 EARLY = (3, 8, 32)
 """Ordinals at which the early checks run. Heuristic: optimizers that step every other iteration
@@ -236,7 +240,10 @@ class Wiring:
                     "same_shape": float(alike),
                     "tensors": float(len(tensors)),
                 },
-                words={"cause": "stale_optimizer_parameters", "optimizer": type(optimizer).__name__},
+                words={
+                    "cause": "stale_optimizer_parameters",
+                    "optimizer": type(optimizer).__name__,
+                },
             )
 
     def _frozen(self, label: int) -> Iterator[Observation]:
@@ -286,14 +293,14 @@ class Wiring:
         """Layers whose rows were equal at the start and still are, though training moved on."""
         for path, module in self._identical.items():
             if _has_identical_rows(module):
-                weight = module.weight
-                if not bool(torch.count_nonzero(weight.detach())):  # type: ignore[arg-type]
+                weight = cast("torch.Tensor", module.weight)
+                if not bool(torch.count_nonzero(weight.detach())):
                     continue  # all zero: told apart by _zero_factors
                 yield Observation(
                     "identical_rows",
                     label,
                     layer=path,
-                    figures={"rows": float(weight.shape[0])},  # type: ignore[index, union-attr]
+                    figures={"rows": float(weight.shape[0])},
                     words={"cause": "symmetric_init"},
                 )
 

@@ -48,7 +48,7 @@ class LayerGradients:
         width = len(self.names) + 1
         total = np.bincount(rows, weights=norm * norm, minlength=width)[:-1]
         missing = np.bincount(rows, weights=absent, minlength=width)[:-1]
-        return np.sqrt(total), missing
+        return np.sqrt(total), missing.astype(np.float64)
 
     @property
     def owned(self) -> NDArray[np.intp]:

@@ -58,9 +58,9 @@ class _Band:
         if len(self.history) >= REFERENCE:
             return
         self.history.append((mean, math.log(max(rms, 1e-30))))
-        if len(self.history) < WARM_UP or len(self.history) % 8:
-            if len(self.history) != WARM_UP:
-                return
+        count = len(self.history)
+        if count != WARM_UP and (count < WARM_UP or count % 8):
+            return
         data = np.array(self.history)
         middle = np.median(data, axis=0)
         scale = MAD_TO_SIGMA * np.median(np.abs(data - middle), axis=0)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.schema.events import SemanticEvent
-from neuraldbg.schema.vocabulary import Severity
+from neuraldbg.schema.vocabulary import EventType, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from neuraldbg.schema.vocabulary import EventType
 
 MOST_EVENTS = 256
 """Most layers that one kind of transition reports: a run of 1,000 dead layers needs no 1,000."""

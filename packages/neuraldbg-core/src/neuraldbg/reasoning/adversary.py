@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def roles(view: CaseView) -> tuple[str, str] | None:
-    """Return (generator, discriminator): the judge runs more often per step and ends in few units."""
+    """Return (generator, discriminator): the judge ends in one unit, or runs more often a step."""
     models = list(view.run.models)
     if len(models) != 2:
         return None
@@ -31,15 +31,11 @@ def roles(view: CaseView) -> tuple[str, str] | None:
         figures[model] = (often, units)
     first, second = models
     (often1, units1), (often2, units2) = figures[first], figures[second]
-    if units1 == 1 and units2 != 1:
-        return second, first
-    if units2 == 1 and units1 != 1:
-        return first, second
-    if often1 > often2:
-        return second, first
-    if often2 > often1:
-        return first, second
-    return None
+    if (units1 == 1) != (units2 == 1):
+        return (second, first) if units1 == 1 else (first, second)
+    if often1 == often2:
+        return None
+    return (second, first) if often1 > often2 else (first, second)
 
 
 def generator_of(view: CaseView) -> str | None:

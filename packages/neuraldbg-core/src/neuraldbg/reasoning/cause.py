@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from neuraldbg.schema.events import SemanticEvent
 from neuraldbg.schema.hypotheses import CausalLink
+from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
-    from neuraldbg.schema.events import SemanticEvent
-    from neuraldbg.schema.vocabulary import FailureType
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.reasoning.flow import Flow
 from neuraldbg.schema.hypotheses import Coupling
 from neuraldbg.schema.vocabulary import Severity
 
 if TYPE_CHECKING:
+    from neuraldbg.reasoning.flow import Flow
     from neuraldbg.reasoning.view import CaseView
     from neuraldbg.schema.events import SemanticEvent
 

@@ -11,20 +11,30 @@ import numpy as np
 from neuraldbg.baseline import difference_noise, median_mad, rolling_median, theil_sen
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[np.float64]
 
 LEARNED = 0.3
 """Share of the way from the start to 0 that a non-negative loss must fall to count as learning."""
+POOR = 0.15
+"""Share below which the run ended about where it began."""
 STUCK = 0.08
 """Share below which it never left its start. Between the two, causes judge for themselves."""
+
+LONG = 8192
+"""Values beyond which the curve is smoothed by blocks: reading it must not take seconds."""
+PAST = 40
+"""Steps that make the recent past of a jump."""
+JUMP_Z = 8.0
+"""Robust z of a jump. Heuristic, as for the detector of loss spikes."""
+MOST_CANDIDATES = 2000
 
 
 class Curve:
     """One loss series, `[T]`, with lazily computed readings. Steps are labels."""
 
-    def __init__(self, steps: Array, values: Array, ignorant: float = float("nan")) -> None:
+    def __init__(self, steps: ArrayLike, values: ArrayLike, ignorant: float = float("nan")) -> None:
         """Keep the series. Values that are not finite stay in place: they are findings.
 
         Args:
@@ -66,9 +76,15 @@ class Curve:
 
     @cached_property
     def smooth(self) -> Array:
-        """Rolling median over `width`, NaN where nothing was finite."""
+        """Rolling median over `width`, NaN where nothing was finite; by blocks on long runs."""
         values = np.where(np.isfinite(self.values), self.values, np.nan)
-        return rolling_median(values, self.width)
+        block = len(values) // LONG + 1
+        if block == 1:
+            return rolling_median(values, self.width)
+        count = len(values) // block
+        medians, _ = median_mad(values[: count * block].reshape(count, block).T)
+        smooth = np.repeat(rolling_median(medians, 5), block)
+        return np.concatenate([smooth, np.full(len(values) - len(smooth), smooth[-1])])
 
     @cached_property
     def noise(self) -> float:
@@ -163,6 +179,15 @@ class Curve:
         return bool(self) and self.best_progress < STUCK
 
     @cached_property
+    def is_poor(self) -> bool:
+        """Whether the run ended about where it began: at its start, or at what a constant scores.
+
+        Between poor and learned lies a wide middle (a language model gets a fifth of the way in its
+        first hours): there no symptom alone makes a failure.
+        """
+        return bool(self) and (self.is_broken or self.is_diverged or self.progress < POOR)
+
+    @cached_property
     def is_diverged(self) -> bool:
         """Whether it ended far above where it had been, beyond noise, or not finite."""
         if not self:
@@ -196,15 +221,23 @@ class Curve:
     def jumps(self) -> list[tuple[int, float, float]]:
         """Single steps far above the recent past: (index, robust z, ratio to the median)."""
         found = []
-        values = self.values
-        for i in range(4, len(values)):
-            past = values[max(0, i - 40) : i]
+        for i in self._candidates():
+            past = self.values[max(0, i - PAST) : i]
             past = past[np.isfinite(past)]
-            if len(past) < 4 or not np.isfinite(values[i]):
+            if len(past) < 4:
                 continue
             middle, scale = (float(x) for x in median_mad(past))
             scale = max(scale, 0.05 * abs(middle), 1e-12)
-            z = (values[i] - middle) / scale
-            if z > 8.0:
-                found.append((i, z, values[i] / max(abs(middle), 1e-12)))
+            z = (float(self.values[i]) - middle) / scale
+            if z > JUMP_Z:
+                found.append((i, z, float(self.values[i]) / max(abs(middle), 1e-12)))
         return found
+
+    def _candidates(self) -> list[int]:
+        """Indices that may be jumps: above the rough level of their neighbourhood."""
+        finite = np.isfinite(self.values)
+        rough = self.smooth
+        with np.errstate(invalid="ignore"):
+            high = finite & (self.values > rough + 0.2 * np.abs(rough) + 1e-12)
+        high[:4] = False
+        return [int(i) for i in np.flatnonzero(high)[:MOST_CANDIDATES]]

@@ -91,9 +91,17 @@ class Flow:
         """Whether `first` feeds `second`, directly or through others."""
         return first in self.ancestors(second)
 
+    @cached_property
+    def _children(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for layer in self.executed:
+            for parent in self.parents(layer.path):
+                found.setdefault(parent, []).append(layer.path)
+        return found
+
     def children(self, path: str) -> list[str]:
-        """Return the layers that read `path` directly."""
-        return [layer.path for layer in self.executed if path in self.parents(layer.path)]
+        """Return the layers that read `path` directly, in the order of execution."""
+        return self._children.get(path, [])
 
     @cached_property
     def entries(self) -> list[LayerInfo]:

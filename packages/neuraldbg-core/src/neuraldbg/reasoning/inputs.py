@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 OUTSIDE_Z = 8.0
-"""Robust z from which a batch is outside the band. Batch statistics average thousands of numbers."""
+"""Robust z from which a batch is outside the band: its statistics average many numbers."""
 LASTING = 0.8
 """Share of later batches outside, on the same side, that makes a shift."""
 STATS = (InputStat.MEAN, InputStat.RMS, InputStat.MIN, InputStat.MAX, InputStat.SAMPLE_SPREAD)
@@ -89,7 +89,8 @@ def harmed_rows(view: CaseView) -> NDArray[np.bool_]:
     bad = (view.activation(ActivationStat.NONFINITE) > 0).any(axis=1)
     bad |= np.isinf(view.gradient_total)
     broken = set(view.curve.steps[~np.isfinite(view.curve.values)].tolist())
-    return bad | np.array([int(step) in broken for step in view.steps], dtype=bool)
+    lost = np.array([int(step) in broken for step in view.steps], dtype=np.bool_)
+    return np.asarray(bad | lost, dtype=np.bool_)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the main loss is, as the audit of its graph saw it, and what an ignorant model would score."""
+"""What the main loss is, as the audit of its graph saw it, and what an ignorant model scores."""
 
 from __future__ import annotations
 

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from neuraldbg.causes import UNKNOWN, vocabulary
 from neuraldbg.reasoning.causes import assessors
@@ -32,17 +35,23 @@ _LOG = logging.getLogger("neuraldbg")
 def assess_all(view: CaseView) -> list[Assessment]:
     """Hear every cause. One that fails is named in the log and left out: the others still count."""
     found: list[Assessment] = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # slices that nothing was measured in
+        _hear(view, found)
+    return found
+
+
+def _hear(view: CaseView, found: list[Assessment]) -> None:
     for name, assess in assessors():
         try:
             answer = assess(view)
-        except Exception:
+        except Exception:  # noqa: BLE001 - one bad cause must not silence the others
             _LOG.exception("cause %r could not be assessed and is left out", name)
             continue
         if isinstance(answer, list):
             found += answer
         elif answer is not None:
             found.append(answer)
-    return found
 
 
 def rank(assessments: Iterable[Assessment]) -> list[Assessment]:
@@ -61,9 +70,9 @@ def rank(assessments: Iterable[Assessment]) -> list[Assessment]:
                 continue
             if _is_before(one, other) and not other.is_direct:
                 continue
-            if one.cause in other.explains and other.cause in one.explains:
-                if (other.confidence, heard.index(one)) <= (one.confidence, heard.index(other)):
-                    continue
+            is_mutual = other.cause in one.explains
+            if is_mutual and (other.confidence, other.cause) <= (one.confidence, one.cause):
+                continue
             confidence *= 1 - (1 - EXPLAINED_AWAY) * other.confidence
         weighed.append((replace(one, confidence=round(confidence, 4)), place))
     named = any(one.cause != UNKNOWN for one, _ in weighed)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 GONE = 0.05
 """Share of the peak below which the lr counts as gone; a cosine gets there at 86 % of its way."""
-EARLY_SHARE = 0.6
+EARLY_SHARE = 0.5
 """Share of the run before which it must be gone: planned decays end with the run."""
 
 
@@ -30,7 +30,7 @@ class Decay:
     shape: str
     """`staircase`, `geometric`, `smooth` or `swinging`."""
     gain_before: float
-    """Fall of the loss per row while the lr was alive, as a share of the start."""
+    """Fall of the loss per row in the last half of the lr's life, as a share of the start."""
     gain_after: float
     """The same from `gone` on."""
 
@@ -56,7 +56,9 @@ def early_decay(view: CaseView) -> Decay | None:
     drops = np.flatnonzero(lr[peak_row:] < 0.95 * peak) + peak_row
     curve = view.curve
     at = int(np.searchsorted(curve.steps, view.label(int(low[0]))))
-    middle = curve.level(at - 3, at + 4)
+    near = max(2, min(at // 4, 10))
+    middle = curve.level(at - near, at + near)
+    half = curve.level(at // 2 - near, at // 2 + near)
     scale = max(abs(curve.start), 1e-12)
     return Decay(
         peak,
@@ -64,7 +66,7 @@ def early_decay(view: CaseView) -> Decay | None:
         int(drops[0]),
         int(low[0]),
         "swinging" if swinging else _shape(lr[peak_row : int(gone[0]) + 1]),
-        (curve.start - middle) / scale / max(at, 1),
+        (half - middle) / scale / max(at - at // 2, 1),
         (middle - curve.end) / scale / max(len(curve) - at, 1),
     )
 

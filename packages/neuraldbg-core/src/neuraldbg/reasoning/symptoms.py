@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Symptoms that several causes share: when the loss left, who died, how gradients fall with depth."""
+"""Symptoms that causes share: when the loss left, who died, how gradients fall with depth."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy as np
 from neuraldbg.baseline import theil_sen
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat, ParameterStat
-from neuraldbg.schema.run import LayerRole
+from neuraldbg.schema.run import LayerInfo, LayerRole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from neuraldbg.reasoning.view import CaseView
-    from neuraldbg.schema.run import LayerInfo
 
     Array = NDArray[np.float64]
 
@@ -124,7 +123,7 @@ class Depth:
     rms: tuple[float, ...]
     """Gradient RMS per weighted layer, in the order of the data flow."""
     slope: float
-    """Natural log of the gradient RMS per layer towards the output; positive: it vanishes backward."""
+    """Log of the gradient RMS per layer towards the output; positive: it vanishes backward."""
     ratio: float
     """First layer / strongest of the last three."""
 

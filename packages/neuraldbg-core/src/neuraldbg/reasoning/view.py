@@ -58,7 +58,8 @@ class CaseView:
 
     def row_at(self, step: int) -> int:
         """Return the row that holds the step with this label, or the first one after it."""
-        return int(min(np.searchsorted(self.steps, step), max(len(self.steps) - 1, 0)))
+        row = int(np.searchsorted(self.steps, step))
+        return min(row, max(len(self.steps) - 1, 0))
 
     @cached_property
     def curve(self) -> Curve:
@@ -141,7 +142,7 @@ class CaseView:
         state = self.parameter(ParameterStat.GRAD_STATE)
         size = np.array([max(int(np.prod(p.shape)), 1) for p in self.run.parameters])
         norm = np.where((state == GradState.ZERO) | (state == GradState.NONE), 0.0, norm)
-        return norm / np.sqrt(size)
+        return np.asarray(norm / np.sqrt(size), dtype=np.float64)
 
     @cached_property
     def gradient_total(self) -> Array:
@@ -239,8 +240,8 @@ class CaseView:
 
     @cached_property
     def is_failing(self) -> bool:
-        """Whether the run went wrong by its loss: broken, diverged, stuck, or hardly learning."""
-        return self.is_broken or self.curve.is_diverged or not self.curve.learned
+        """Whether the run went wrong by its loss: broken, diverged, or ended where it began."""
+        return self.is_broken or (bool(self.curve) and self.curve.is_poor)
 
     # -- evidence ------------------------------------------------------------------------------
 
@@ -282,11 +283,8 @@ class CaseView:
 
 def measured(values: Array) -> Array:
     """Return the rows in which anything was measured: taps may be thinned out, losses never."""
-    if values.ndim == 1:
-        known = ~np.isnan(values)
-    else:
-        known = ~np.isnan(values).all(axis=tuple(range(1, values.ndim)))
-    return values[known]
+    absent = np.isnan(values).reshape(len(values), -1)
+    return values[~absent.all(axis=1)]
 
 
 def _columns(block: NDArray[np.float32], stat: int, width: int) -> Array:

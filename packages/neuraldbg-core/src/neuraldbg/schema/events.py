@@ -30,7 +30,7 @@ class SemanticEvent(Frozen):
     to_state: str
     severity: Severity = Severity.WARNING
     confidence: float = Field(ge=0.0, le=1.0)
-    evidence: dict[str, float | str] = {}
+    evidence: dict[str, float | str] = Field(default_factory=dict)
     """Figures by name; the unit is in the name where it is not obvious."""
     count: int = Field(default=1, ge=1)
     """How often it was seen after collapsing repeats."""
@@ -42,7 +42,8 @@ class SemanticEvent(Frozen):
     @property
     def id(self) -> str:
         """Deterministic: the same change on the same run has the same id everywhere."""
-        key = f"{self.event_type}|{self.layer}|{self.step}|{self.from_state}|{self.to_state}|{self.detector}"
+        states = f"{self.from_state}|{self.to_state}"
+        key = f"{self.event_type}|{self.layer}|{self.step}|{states}|{self.detector}"
         return hashlib.sha256(key.encode()).hexdigest()[:12]
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
+from pydantic import Field
 
 from neuraldbg.schema.run import Frozen, RunInfo
 
@@ -33,7 +34,7 @@ class ActivationStat(IntEnum):
     ZERO_SHARE = 6
     """Share of exact zeros, from the sample."""
     FLAT_SHARE = 7
-    """Share where the activation's derivative is below 1 % of its peak (sample); NaN: none known."""
+    """Share where the activation's derivative is below 1 % of its peak (sample); NaN: unknown."""
     SILENT_SHARE = 8
     """Share of sampled units in the zero-derivative half for every sampled row of >= 4 steps."""
     SPREAD = 9
@@ -96,7 +97,7 @@ class InputStat(IntEnum):
     INF = 5
     """1.0 where it held an Inf and no NaN was seen, else 0.0."""
     FEATURE_SPREAD = 6
-    """Largest / smallest non-zero standard deviation over features (last dim; dim 1 if 4-D)."""
+    """Largest / smallest non-zero standard deviation of features (last dim; dim 1 if 4-D)."""
     CONSTANT_SHARE = 7
     """Share of features with zero variance over the sampled rows."""
     SAMPLE_SPREAD = 8
@@ -208,5 +209,5 @@ class ObservationRecord(Frozen):
     kind: str
     step: int
     layer: str | None = None
-    figures: dict[str, float] = {}
-    words: dict[str, str] = {}
+    figures: dict[str, float] = Field(default_factory=dict)
+    words: dict[str, str] = Field(default_factory=dict)

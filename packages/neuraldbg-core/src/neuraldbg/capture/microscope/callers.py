@@ -22,7 +22,7 @@ def caller_tensors(*, with_attributes: bool = False) -> Iterator[tuple[str, Tens
     Args:
         with_attributes: Also those in objects and dicts that the frames name (not in modules).
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     seen = 0
     while frame is not None and seen < FRAMES:
         if not _is_library(frame.f_globals.get("__name__", "")):

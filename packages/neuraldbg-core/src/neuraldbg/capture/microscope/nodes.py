@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from neuraldbg.capture.microscope.rules import as_tensor
+from neuraldbg.capture.microscope.arguments import as_tensor
 from neuraldbg.capture.microscope.verdict import flags
 
 

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from neuraldbg.capture.microscope.arguments import overflow
 from neuraldbg.capture.microscope.nodes import Mask, is_custom, read
 from neuraldbg.capture.microscope.origin import Birth, Leaf, is_deliberate, is_thrown_away
 from neuraldbg.capture.microscope.region import masks_above
-from neuraldbg.capture.microscope.rules import judge, overflow
+from neuraldbg.capture.microscope.rules import judge
 from neuraldbg.capture.microscope.steepness import judge_backward, judge_hidden
 from neuraldbg.capture.microscope.verdict import (
     HALF,

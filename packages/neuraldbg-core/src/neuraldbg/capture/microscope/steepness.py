@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.microscope.rules import as_tensor, judge, overflow
+from neuraldbg.capture.microscope.arguments import as_tensor, overflow
+from neuraldbg.capture.microscope.rules import judge
 from neuraldbg.capture.microscope.verdict import NAN, Verdict, amount, count, extent, flags
 
 if TYPE_CHECKING:

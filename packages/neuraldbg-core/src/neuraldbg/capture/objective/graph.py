@@ -195,12 +195,15 @@ class _Flow:
 
 
 def outputs_of(tape: Tape) -> tuple[set[str], set[int]]:
-    """Return the layers that reach the loss through no other layer, and the nodes above them."""
+    """Return the layers that reach the loss through no other layer, and the nodes above them.
+
+    A module that returns a scalar is a loss, or a model with its own: it is looked through.
+    """
     bare, found = {0}, set[str]()
     for place, below in enumerate(tape.inputs):
         if place not in bare:
             continue
-        if place in tape.marks:
+        if place in tape.marks and tape.shape(place) != ():
             found.update(tape.marks[place])
             bare.discard(place)
             continue
@@ -224,8 +227,9 @@ _OF_LOSSES = frozenset({"clamp", "log_softmax", "logsigmoid", "softplus"})
 def applied_activation(tape: Tape, place: int, above: set[int]) -> str | None:
     """Return the activation function that the value at `place` went through.
 
-    Its own where the node is one; else that of the nodes that read it, looking through layout and
-    dropout. `x * sigmoid(x)` is SiLU. None where several different ones read it (gates), or none.
+    Its own where the node is one; else that of the nodes that read it, looking through layout,
+    dropout and constant factors. `x * sigmoid(x)` is SiLU. None where several different ones read
+    it (gates), or none.
 
     Args:
         tape: The graph.
@@ -248,7 +252,9 @@ def applied_activation(tape: Tape, place: int, above: set[int]) -> str | None:
             continue
         if name:
             found.add(name)
-        elif tape.names[reader] in LAYOUT:
+        elif tape.names[reader] in LAYOUT or (
+            tape.names[reader] == "Mul" and NONE in tape.inputs[reader]
+        ):
             todo.extend(tape.outputs[reader])
     return found.pop() if len(found) == 1 else None
 

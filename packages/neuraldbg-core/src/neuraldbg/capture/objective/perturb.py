@@ -7,6 +7,7 @@ eval mode; nothing of the run is touched, see `isolation.untouched`.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,8 +69,10 @@ def probe(
         if any(hasattr(p, "placements") for p in model.parameters()):
             return []
         test = Repeat(model, leaves, spec, _half(model, outputs), prefix)
-        found = _sample_leak(test, outputs, step)
-        return found + ([] if found else _future_leak(test, outputs, loss, step))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the model warns of, it warned of before
+            found = _sample_leak(test, outputs, step)
+            return found + ([] if found else _future_leak(test, outputs, loss, step))
     except Exception:  # noqa: BLE001 - a model that cannot be run again is not judged
         return []
 
@@ -277,7 +280,7 @@ def _only_sequence(leaves: list[Any]) -> int | None:
 
 
 def _time_axis(tensor: torch.Tensor, dim: int, length: int) -> int | None:
-    """Return the dimension of time in a layer's output: where it was in the input, else the last."""
+    """Return the dimension of time in a layer's output: where the input had it, else the last."""
     for at in (dim, tensor.ndim - 1, 1):
         if 0 < at < tensor.ndim and tensor.shape[at] == length:
             return at

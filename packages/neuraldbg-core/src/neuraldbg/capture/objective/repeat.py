@@ -37,6 +37,8 @@ class Run:
 
 @dataclass(slots=True)
 class Repeat:
+    """A model and the inputs it received, ready to run again."""
+
     model: nn.Module
     leaves: list[Any]
     spec: Any
@@ -46,7 +48,8 @@ class Repeat:
     def run(self, leaves: list[Any], kept: Slicer, watch: Watch | None = None) -> Run:
         """Run the model on `leaves`; keep figures of what `kept` selects of every layer."""
         done = Run()
-        args, kwargs = tree_unflatten(leaves, self.spec)
+        own = [t.detach().clone() if isinstance(t, torch.Tensor) else t for t in leaves]
+        args, kwargs = tree_unflatten(own, self.spec)
         with untouched(self.model), _autocast(leaves, self.dtype):
             handles = [
                 module.register_forward_hook(self._hook(name, done, kept))
@@ -109,6 +112,7 @@ class Repeat:
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of a nested structure."""
     return [t for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
 
 
@@ -119,6 +123,7 @@ def _figures(part: torch.Tensor) -> torch.Tensor:
 
 
 def differs(old: torch.Tensor, new: torch.Tensor) -> bool:
+    """Return whether two layers' figures differ by more than rounding does."""
     if old.shape != new.shape:
         return False
     scale = old.abs().mean() + 1e-12

@@ -49,14 +49,20 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, leapt, "the first updates undo what the base knew"),
         ),
         explains=frozenset(
-            {"lr_too_high", "frozen_parameters", "unknown", "labels_unrelated_to_inputs",
-             "saturating_activations", "missing_gradient_clipping"}
+            {
+                "lr_too_high",
+                "frozen_parameters",
+                "unknown",
+                "labels_unrelated_to_inputs",
+                "saturating_activations",
+                "missing_gradient_clipping",
+            }
         ),
     )
 
 
 def adapters(view: CaseView) -> list[str]:
-    """Return layers with a trainable matrix that starts at zero, where most matrices are frozen."""
+    """Return layers with a trainable matrix that starts at zero, beside many frozen ones."""
     matrices = [p for p in view.run.parameters if len(p.shape) > 1]
     frozen = [p for p in matrices if not p.is_trainable]
     if len(frozen) < 0.3 * len(matrices):

@@ -21,7 +21,7 @@ SAME = 1e-3
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for inputs without variance across samples in a run that does not learn."""
-    if view.curve.learned or not view.curve or not len(view.steps) or not view.run.inputs:
+    if not view.is_failing or not view.curve or not len(view.steps) or not view.run.inputs:
         return None
     batch = view.ledger("batch_size")
     if not float(quiet(np.nanmedian, batch)) > 1:

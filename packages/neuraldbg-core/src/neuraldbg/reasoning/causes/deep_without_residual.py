@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Deep without residual: many weight layers in series, no skip or norm, gradient geometric in depth."""
+"""Deep without residual: weight layers in series, no skip or norm, gradient geometric in depth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
 DEEP = 10
-"""Weight layers in series. VGG-like nets without norm or skip get hard to train from 12 to 15 on."""
+"""Weight layers in series. Plain nets without norm or skip get hard to train from 12 to 15 on."""
 RATIO = 0.01
 """First / last gradient RMS (or the reverse) that counts as geometric in depth."""
 
@@ -43,8 +43,8 @@ def assess(view: CaseView) -> Assessment | None:
         confidence=0.7 + 0.1 * (len(depth.layers) >= 15),
         description=(
             f"Gradient {word} originated in {named(layer)} at step {step}: {len(depth.layers)} "
-            f"weight layers stand in series without skip or normalisation, and the gradient changes "
-            f"by {figure(factor)} per layer, to {figure(depth.ratio)} of the last one's."
+            "weight layers stand in series without skip or normalisation, and the gradient "
+            f"changes by {figure(factor)} per layer, to {figure(depth.ratio)} of the last one's."
         ),
         layer=layer,
         onset=step,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Discriminator overpowers: it tells real from made up with certainty, and the generator starves."""
+"""Discriminator overpowers: it is certain of real and made up, and the generator starves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not np.isfinite(certain) or certain < 5.0 or not (judge_fall < 0.2):
         return None
     starved = np.isfinite(fall) and fall < 0.05
-    climbs = view.curve and view.curve.end > 3 * max(view.curve.start, 0.1)
+    climbs = view.curve and not view.curve.is_signed and view.curve.end > 3 * max(view.curve.start, 0.1)
     if not (starved or climbs):
         return None
     rows = np.flatnonzero(scores > 5.0)
@@ -73,4 +73,4 @@ def _gradient(view: CaseView, model: str) -> np.ndarray:
         for i, p in enumerate(view.run.parameters)
         if p.name.startswith(f"{model}.") and len(p.shape) > 1
     ]
-    return np.sqrt(np.nansum(view.gradient_rms[:, rows] ** 2, axis=1))
+    return np.asarray(np.sqrt(np.nansum(view.gradient_rms[:, rows] ** 2, axis=1)))

@@ -22,6 +22,8 @@ ALIKE = 0.95
 """Cosine from which the onset counts."""
 DIVERSE = 0.9
 """Cosine early in the run below which there was something to lose."""
+FALL = 0.6
+"""Late spread over early: it must have been lost, not be the way of the task (values of states)."""
 ONE_DIRECTION = 1.5
 """Participation ratio of the centred outputs: what still varies lies along one line."""
 POLICIES = frozenset({"log_probability", "soft_cross_entropy"})
@@ -45,7 +47,7 @@ def assess(view: CaseView) -> Assessment | None:
         first, last = float(view.early(values)), float(view.late(values))
         row = view.flow.row[layer.path]
         before, parallel = float(view.early(cosine[:, row])), float(view.late(cosine[:, row]))
-        alike = parallel > COSINE and before < DIVERSE and last < first
+        alike = parallel > COSINE and before < DIVERSE and last < FALL * first
         if alike and (last < SPREAD or float(view.late(rank[:, row])) < ONE_DIRECTION):
             found.append((layer, first, last))
     if not found:

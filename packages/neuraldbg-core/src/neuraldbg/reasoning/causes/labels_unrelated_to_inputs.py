@@ -23,7 +23,7 @@ def assess(view: CaseView) -> Assessment | None:
     chance = view.objective.ignorant
     if not np.isfinite(chance) or len(curve) < ENOUGH_STEPS or view.is_broken or curve.is_falling:
         return None
-    if not 0.9 * chance < curve.end < 1.3 * chance or curve.best < 0.85 * chance:
+    if not 0.95 * chance < curve.end < 1.3 * chance or curve.best < 0.88 * chance:
         return None
     size = float(quiet(np.nanmedian, view.step_size)) if len(view.step_size) else float("nan")
     if not 1e-4 < size < 0.05:

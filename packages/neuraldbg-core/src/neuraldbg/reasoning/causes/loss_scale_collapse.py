@@ -36,8 +36,8 @@ def assess(view: CaseView) -> Assessment | None:
         failure=FailureType.NUMERICAL_ERROR,
         confidence=0.85,
         description=(
-            f"Loss scale collapse from step {step}: the scale fell from {figure(float(known.max()))} "
-            f"to {figure(float(known[-1]))} and {100 * share:.0f} % of the late steps were skipped: "
+            f"Loss scale collapse from step {step}: the scale fell from "
+            f"{figure(float(known.max()))} to {figure(float(known[-1]))} and {100 * share:.0f} % of the late steps were skipped: "
             "something is not finite at any scale."
         ),
         onset=step,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Learning rate decayed to zero: it was gone long before the run ended, and the loss stood still."""
+"""Learning rate decayed to zero: gone long before the run ended, and the loss stood still."""
 
 from __future__ import annotations
 

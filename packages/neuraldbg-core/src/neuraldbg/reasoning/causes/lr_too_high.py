@@ -24,7 +24,7 @@ HUGE_STEP = 0.1
 def assess(view: CaseView) -> Assessment | None:
     """Compare step sizes before the symptom with what weights can bear."""
     curve = view.curve
-    if not curve or curve.learned or len(view.run.models) > 1:
+    if not curve or not view.is_failing or len(view.run.models) > 1:
         return None
     start = float(quiet(np.nanmedian, view.step_size[:6])) if len(view.step_size) else float("nan")
     row = departure_row(view)
@@ -37,6 +37,8 @@ def assess(view: CaseView) -> Assessment | None:
     if any(d.is_from_start for d in dead):
         dead = []
     symptom = curve.is_diverged or rise > 1.5 or bool(dead) or _swings(view)
+    if not symptom and not curve.is_stuck:
+        return None
     if largest < LARGE_STEP and not (curve.is_diverged and largest > LARGE_STEP / 3):
         return None
     confidence = 0.15

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Missing gradient clipping: a rare, huge gradient of a recurrent or deep model wrecks the weights."""
+"""Missing gradient clipping: a rare, huge gradient of a recurrent or deep model wrecks it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import numpy as np
 from neuraldbg.baseline import median_mad
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.symptoms import lasting_jump
-from neuraldbg.schema.facts import GradState, ParameterStat
+from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from neuraldbg.reasoning.view import CaseView
 
 JUMP = 20.0
@@ -30,7 +28,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not curve or view.is_clipped or curve.is_signed or len(view.run.models) > 1:
         return None
     deep = len(view.flow.weighted) >= 10 or any(
-        l.order >= 0 and _repeats(view, l.path) for l in view.flow.weighted
+        layer.order >= 0 and _repeats(view, layer.path) for layer in view.flow.weighted
     )
     if not (view.flow.recurrent or deep):
         return None
@@ -40,6 +38,8 @@ def assess(view: CaseView) -> Assessment | None:
     index = int(np.searchsorted(curve.steps, view.label(row)))
     stays = max(lasting_jump(view, index), lasting_jump(view, index + 1))
     if not (stays > 1.5 or view.is_broken or curve.is_diverged):
+        return None
+    if curve.end < curve.level(index - 10, index) and not view.is_broken:
         return None
     total = view.gradient_total
     usual = float(np.nanmedian(total[max(0, row - 50) : row]))
@@ -68,8 +68,6 @@ def assess(view: CaseView) -> Assessment | None:
 
 def _repeats(view: CaseView, path: str) -> bool:
     """Whether a layer runs several times within a step: a cell unrolled by hand."""
-    from neuraldbg.schema.facts import ActivationStat
-
     calls = view.activation(ActivationStat.CALLS)[:, view.flow.row[path]]
     return len(calls) > 0 and float(np.nanmedian(calls)) >= 4
 
@@ -101,8 +99,3 @@ def _layer(view: CaseView, row: int) -> str | None:
         if np.isfinite(usual) and usual > 0 and np.isfinite(rms[row]):
             grown[layer.path] = float(rms[row] / usual)
     return max(grown, key=lambda p: grown[p]) if grown else None
-
-
-def broke_by_gradient(view: CaseView) -> NDArray[np.bool_]:
-    """Return `[T]`: whether any gradient was not finite."""
-    return (view.parameter(ParameterStat.GRAD_STATE) == GradState.NONFINITE).any(axis=1)

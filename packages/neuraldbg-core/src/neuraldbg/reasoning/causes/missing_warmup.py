@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def assess(view: CaseView) -> Assessment | None:
     """Look for full lr from step 0 on an attention model that does not learn."""
     curve = view.curve
-    if not curve or curve.learned or not view.is_adaptive or not view.flow.has_attention:
+    if not curve or not view.is_failing or not view.is_adaptive or not view.flow.has_attention:
         return None
     if len(view.lr) < 10 or not np.isfinite(view.lr[0]):
         return None

@@ -93,4 +93,4 @@ def runaway(view: CaseView, step: int) -> float:
     ]
     if len(before) < 2 or curve.is_signed:
         return 1.0
-    return max(before[-1], before[-2]) / max(abs(before[0]), 1e-12)
+    return float(max(before[-1], before[-2]) / max(abs(before[0]), 1e-12))

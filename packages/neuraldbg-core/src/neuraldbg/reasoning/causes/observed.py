@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Causes that capture saw directly: an operation, a call, a structure. The fault is the evidence."""
+"""Causes that capture saw directly: a call or a structure. The fault is the evidence."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from neuraldbg.causes import vocabulary, words
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters
+from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from neuraldbg.reasoning.view import CaseView
     from neuraldbg.schema.facts import Observation
 
 WIRING, OBJECTIVE = FailureType.TRAINING_WIRING, FailureType.OBJECTIVE_MISMATCH
@@ -300,7 +299,7 @@ def _details(note: Observation) -> str:
     parts = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in note.words.items()
-        if name not in {"cause"} and len(value) < 60
+        if name != "cause" and len(value) < 60
     ]
     parts += [
         f"{name.replace('_', ' ')} {figure(value)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Output range mismatch: the head's activation cannot reach the targets, so it dies or saturates."""
+"""Output range mismatch: the head's activation cannot reach the targets and sits at its bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEAD = 0.97
 
 def assess(view: CaseView) -> Assessment | None:
     """Look at an output layer that is itself rectified or bounded, and stuck at its bound."""
-    if view.curve.learned or not view.curve or not len(view.steps) or len(view.run.models) > 1:
+    if not view.is_failing or not view.curve or not len(view.steps) or len(view.run.models) > 1:
         return None
     for layer in view.flow.outputs:
         row = view.flow.row[layer.path]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 LONG = 20
 """Time steps from which an ungated cell's gradient is orders smaller at the start (Bengio 1994)."""
 
+ENOUGH_STEPS = 60
 LONG_GATED = 100
 """The same for LSTM and GRU, whose gates keep gradients some five times longer."""
 
@@ -23,7 +24,7 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or not view.flow.recurrent or view.is_broken or curve.is_diverged:
         return None
-    if curve.best_progress > 0.2:
+    if not curve.is_stuck or curve.is_falling or len(curve) < ENOUGH_STEPS:
         return None
     layer = view.flow.recurrent[0]
     length = max(

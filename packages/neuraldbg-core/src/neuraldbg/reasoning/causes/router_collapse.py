@@ -12,6 +12,8 @@ from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 STARVED = 1e-3
@@ -22,7 +24,7 @@ def assess(view: CaseView) -> Assessment | None:
     """Compare the gradients of sibling branches that stand in parallel."""
     best: tuple[float, str, int, int] | None = None
     for group, members in _siblings(view).items():
-        late = np.array([float(view.late(view.layer_gradient(p))) for p in members])
+        late = np.array([_often(view.layer_gradient(p)) for p in members])
         early = np.array([float(view.early(view.layer_gradient(p), 20)) for p in members])
         late, early = np.nan_to_num(late), np.nan_to_num(early)
         if late.max() <= 0:
@@ -58,6 +60,13 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"unknown", "dying_relu"}),
     )
+
+
+def _often(gradient: NDArray[np.float64]) -> float:
+    """Return the 90th percentile over the last quarter: a rarely chosen expert is not starved."""
+    tail = gradient[-max(10, len(gradient) // 4) :]
+    tail = tail[np.isfinite(tail)]
+    return float(np.quantile(tail, 0.9)) if len(tail) else 0.0
 
 
 def _siblings(view: CaseView) -> dict[str, list[str]]:

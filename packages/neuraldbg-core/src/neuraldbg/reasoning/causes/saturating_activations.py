@@ -37,7 +37,7 @@ def assess(view: CaseView) -> Assessment | None:
     late = {x.path: float(view.late(flat_share(view, x.path))) for x in inner}
     saturated = [x for x in inner if max(flat[x.path], late[x.path]) > 0.5]
     fades = depth is not None and depth.ratio < VANISHED and depth.slope > 0.3 and len(inner) >= 3
-    if not fades and not saturated:
+    if not fades and not (saturated and view.is_failing):
         return None
     step = view.label(0)
     if fades and depth is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Scheduler misstepped: it moves per batch where its unit is the epoch, so the lr is gone at once."""
+"""Scheduler misstepped: it moves per batch, not per epoch, so the lr is gone at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Target outlier: one batch whose targets are orders outside the rest; inputs and outputs are not."""
+"""Target outlier: the targets of one batch lie far outside the rest; inputs and outputs do not."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
-FAR = 10.0
-"""Last loss over the lowest before it: an order of magnitude is no noise."""
+FAR = 30.0
+"""Last loss over the first. Losses of agents grow tenfold when they find rewards."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -42,7 +42,7 @@ def assess(view: CaseView) -> Assessment | None:
         )
     if len(view.run.models) > 1 or not curve or curve.is_signed or not curve.is_diverged:
         return None
-    if curve.end < FAR * max(min(curve.best, curve.start), 1e-6) or curve.end < 3 * curve.start:
+    if curve.end < FAR * max(curve.start, 1e-6) or not _is_rising(view):
         return None
     row = departure_row(view)
     step = view.label(row) if row is not None else view.label(0)
@@ -65,6 +65,15 @@ def assess(view: CaseView) -> Assessment | None:
         evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
         chain=(link(layer, step, "the loss leaves its level for good"),),
     )
+
+
+def _is_rising(view: CaseView) -> bool:
+    """Whether the loss still grew in the last quarter: what found a new level is no divergence."""
+    curve = view.curve
+    if curve.is_broken:
+        return True
+    count = len(curve)
+    return curve.level(count - count // 8, count) > 1.3 * curve.level(count // 2, 3 * count // 4)
 
 
 GROWN = 10.0

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from neuraldbg.capture.objective.losses import Term, difference
 from neuraldbg.capture.objective.reading import rows
 from neuraldbg.capture.objective.tape import NONE
 
@@ -18,6 +17,10 @@ if TYPE_CHECKING:
     from neuraldbg.schema.facts import Observation
 
 Shape = tuple[int, ...]
+SEARCH = 96
+"""Operations of a loss that are looked at, from its end. Heuristic: usual losses have 15."""
+_MEETING = frozenset({"Sub", "Rsub", "Mul", "Div", "Add", "MseLoss", "SmoothL1Loss", "HuberLoss"})
+"""Operations in which a prediction and a target meet element by element."""
 
 
 def is_outer(small: Shape, wide: Shape) -> bool:
@@ -54,51 +57,44 @@ class BroadcastLoss:
     """
 
     def observe(self, view: View) -> Iterable[Observation]:
-        """Look at each term's element-wise operations."""
-        for term in view.terms:
-            found = self._widened(view, term)
-            if found is None:
+        """Look at the element-wise operations between the outputs and the loss."""
+        for place in sorted(view.above)[:SEARCH]:
+            if view.tape.names[place] not in _MEETING:
                 continue
-            small, wide = found
-            yield view.observation(
-                "broadcast_loss",
-                view.layer_of(term.feed),
-                confidence=0.95,
-                figures={"rows": wide[0], "pairs": wide[0] * wide[1]},
-                cause="loss_shape_broadcast",
-                loss=term.name,
-                prediction=str(list(small)),
-                compared=str(list(wide)),
-            )
+            for side in view.tape.inputs[place]:
+                found = self._widened(view, place, side)
+                if found is not None:
+                    yield self._observation(view, place, side, *found)
+                    return
 
-    def _widened(self, view: View, term: Term) -> tuple[Shape, Shape] | None:
+    def _observation(
+        self, view: View, place: int, side: int, small: Shape, wide: Shape
+    ) -> Observation:
+        return view.observation(
+            "broadcast_loss",
+            view.layer_of(side),
+            confidence=0.95,
+            figures={"rows": wide[0], "pairs": wide[0] * wide[1]},
+            cause="loss_shape_broadcast",
+            operation=view.tape.names[place],
+            prediction=str(list(small)),
+            compared=str(list(wide)),
+        )
+
+    def _widened(self, view: View, place: int, side: int) -> tuple[Shape, Shape] | None:
         """Return the shapes of a prediction before and after it was broadcast by accident."""
-        tape, place = view.tape, term.place
-        gap = difference(tape, place)
+        tape = view.tape
+        if side == NONE or self._is_written_out(view, side):
+            return None
+        small, wide = self._sizes(view, side, place)
+        if small is None or wide is None or not is_outer(small, wide):
+            return None
         target = tape.saved(place, "target")
-        for node in self._elementwise(view, gap if gap != NONE else place):
-            for side in tape.inputs[node]:
-                if side == NONE or self._is_written_out(view, side):
-                    continue
-                small, wide = self._sizes(view, side, node)
-                if small is None or wide is None or not is_outer(small, wide):
-                    continue
-                if isinstance(target, torch.Tensor):
-                    return (small, wide) if _is_repeated(target) else None
-                if tape.inputs[node].count(NONE) == 1 and self._agrees(view, term, node):
-                    return small, wide
+        if isinstance(target, torch.Tensor):
+            return (small, wide) if _is_repeated(target) else None
+        if tape.inputs[place].count(NONE) == 1 and self._agrees(view, place):
+            return small, wide
         return None
-
-    def _elementwise(self, view: View, place: int) -> list[int]:
-        """Return the operations of the term in which two sides can meet."""
-        found, todo = [], [place]
-        for node in todo:
-            if len(todo) > 24 or (node != place and node not in view.above):
-                break
-            if view.tape.names[node] in {"Sub", "Mul", "Div", "Add", "Rsub"} or node == place:
-                found.append(node)
-            todo.extend(i for i in view.tape.inputs[node] if i != NONE)
-        return found
 
     def _sizes(self, view: View, side: int, node: int) -> tuple[Shape | None, Shape | None]:
         """Return the shape of one side before, and of all after, they were made to fit."""
@@ -122,7 +118,7 @@ class BroadcastLoss:
             side = view.tape.inputs[side][0]
         return False
 
-    def _agrees(self, view: View, term: Term, node: int) -> bool:
+    def _agrees(self, view: View, node: int) -> bool:
         """Check the values: the other side must have been one number per sample."""
         tape = view.tape
         if tape.names[node] in {"Mul", "Div"}:
@@ -136,9 +132,10 @@ class BroadcastLoss:
                     and other.numel() * wide[0] == torch.Size(wide).numel()
                 )
             )
-        gap = tape.saved(term.place, "self")
-        return (
+        gaps = (tape.saved(reader, "self") for reader in tape.outputs[node])
+        return any(
             isinstance(gap, torch.Tensor)
             and tuple(gap.shape) == tape.shape(node)
-            and (_is_sum_of_sides(gap))
+            and _is_sum_of_sides(gap)
+            for gap in gaps
         )

@@ -46,7 +46,7 @@ class DegenerateTargets:
             self._varied.add(view.signature)
             return
         self._seen[view.signature] = value, count + target.numel(), batches + 1
-        if count + target.numel() >= ENOUGH and batches + 1 == BATCHES:
+        if count + target.numel() >= ENOUGH and batches + 1 >= BATCHES:
             yield view.observation(
                 "degenerate_targets",
                 None,

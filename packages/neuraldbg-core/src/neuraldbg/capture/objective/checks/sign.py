@@ -85,8 +85,8 @@ class NegativeTerm:
     """Reports an error measure with a negative factor, or a log-likelihood with a positive one.
 
     Minimising it makes the model worse without bound. Alone in the loss of a single model it is a
-    fault; beside other terms, or among several models, it may be adversarial, and the confidence says so. Weighted log-probabilities (policy
-    gradients) are silent.
+    fault; beside other terms, or among several models, it may be adversarial, and the confidence
+    says so. Weighted log-probabilities (policy gradients) are silent.
     """
 
     def __init__(self) -> None:

@@ -1,0 +1,25 @@
+"""Shift labels down that already started at zero.
+
+Class 0 and class 1 fall together on id 0, and the last column of the head is never a target.
+"""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+inputs = torch.randn(1024, 8)
+classes = (inputs @ torch.randn(8, 5)).argmax(1)
+labels = (classes - 1).clamp(min=0)
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(120):
+        rows = torch.randint(0, 1024, (64,))
+        loss = nn.functional.cross_entropy(model(inputs[rows]), labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

@@ -1,0 +1,25 @@
+"""Compare predictions of shape (N, 1) with targets of shape (N).
+
+They broadcast to (N, N): every prediction is compared with every target, and the best answer to
+that is the mean.
+"""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+inputs = torch.randn(512, 8)
+targets = inputs @ torch.randn(8)
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(120):
+        rows = torch.randint(0, 512, (32,))
+        loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

@@ -1,0 +1,25 @@
+"""Predict temperatures below zero with a ReLU at the end.
+
+A ReLU never says less than zero. Half of the targets are out of reach, and their samples teach
+nothing once the output is at zero.
+"""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+inputs = torch.randn(512, 8)
+degrees = 2 * inputs @ torch.randn(8, 1)
+model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1), nn.ReLU())
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(150):
+        rows = torch.randint(0, 512, (64,))
+        loss = nn.functional.mse_loss(model(inputs[rows]), degrees[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

@@ -1,0 +1,25 @@
+"""Put a small number inside the root."""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+anchors = torch.randn(256, 8)
+others = anchors + 0.5 * torch.randn(256, 8)
+others[100] = anchors[100]
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(8):
+        for rows in torch.arange(256).split(32):
+            difference = model(anchors[rows]) - model(others[rows])
+            distance = (difference.square().sum(1) + 1e-8).sqrt()
+            spread = model(anchors[rows]).std(0).mean()
+            loss = distance.mean() + (1 - spread).square()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)

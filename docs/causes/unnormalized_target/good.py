@@ -1,0 +1,22 @@
+"""Predict standardised prices."""
+
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+
+torch.manual_seed(0)
+inputs = torch.randn(512, 6)
+prices = 300_000 + 60_000 * inputs @ torch.randn(6, 1)
+targets = (prices - prices.mean()) / prices.std()
+model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+with NeuralDbg(model) as dbg:
+    for _ in range(150):
+        rows = torch.randint(0, 512, (64,))
+        loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)

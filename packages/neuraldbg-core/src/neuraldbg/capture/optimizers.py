@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""The optimizers that step watched parameters: what each owns, and its settings on each step."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.capture import gradients
+from neuraldbg.capture.gradients import OwnedParameters
+from neuraldbg.schema.facts import Observation, OptimizerStat
+from neuraldbg.schema.run import OptimizerInfo
+
+if TYPE_CHECKING:
+    import torch
+
+    from neuraldbg.capture.gradients import ParameterBoard
+    from neuraldbg.capture.layers import Survey
+    from neuraldbg.capture.wiring import Wiring
+
+
+class Optimizers:
+    """Registers optimizers as they first step; one row each in `StepFacts.optimizer`."""
+
+    def __init__(self, survey: Survey, board: ParameterBoard, wiring: Wiring) -> None:
+        self._survey, self._board, self._wiring = survey, board, wiring
+        self.infos: list[OptimizerInfo] = []
+        self._owned: dict[int, OwnedParameters] = {}
+        self._rows: dict[int, int] = {}
+        self._values: list[np.ndarray] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._owned)
+
+    def owned_by(self, optimizer: torch.optim.Optimizer) -> OwnedParameters | None:
+        """Return the watched parameters of an optimizer, None where it has none."""
+        size = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._owned.get(id(optimizer))
+        if known is not None and known.size == size and known.optimizer() is optimizer:
+            return known
+        tensors = [p for group in optimizer.param_groups for p in group["params"]]
+        row_of = self._board.row_of
+        rows = [row_of[id(p)] for p in tensors if id(p) in row_of]
+        if not rows:
+            self._wiring.note_foreign(optimizer)
+            return None
+        foreign = len(tensors) - len(rows)
+        ours = [self._board.tensors[row] for row in rows]
+        owned = OwnedParameters.of(optimizer, rows, ours, foreign, size)
+        self._owned[id(optimizer)] = owned
+        return owned
+
+    def is_new(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the optimizer has no row yet."""
+        return id(optimizer) not in self._rows
+
+    def register(
+        self, optimizer: torch.optim.Optimizer, owned: OwnedParameters, label: int, ordinal: int
+    ) -> list[Observation]:
+        """Give an optimizer its row; return what is odd about its appearing now."""
+        self._rows[id(optimizer)] = len(self.infos)
+        self._values.append(np.full(len(OptimizerStat), np.nan, dtype=np.float32))
+        self.infos.append(
+            OptimizerInfo(
+                kind=type(optimizer).__name__,
+                groups=len(optimizer.param_groups),
+                parameters=tuple(self._survey.parameters[row].name for row in owned.rows),
+                foreign=owned.foreign,
+                options=gradients.options_of(optimizer),
+            )
+        )
+        return self._wiring.optimizer_appeared(optimizer, owned, label, ordinal)
+
+    def note_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Write the settings with which it has just stepped."""
+        row = self._rows[id(optimizer)]
+        stepped = self._values[row][OptimizerStat.STEPPED]
+        count = 1 if math.isnan(stepped) else int(stepped) + 1
+        self._values[row] = gradients.optimizer_row(optimizer, count)
+
+    def take(self) -> np.ndarray | None:
+        """Return `[O, len(OptimizerStat)]` of the segment and start a new one."""
+        if not self._values:
+            return None
+        taken = np.stack(self._values)
+        for value in self._values:
+            value[OptimizerStat.STEPPED] = np.nan
+        return taken

@@ -1,0 +1,156 @@
+"""A training program runs twice, with and without NeuralDBG, and is compared."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from neuraldbg import NeuralDbg
+from neuraldbg.trace import LEDGER_FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from neuraldbg import CausalHypothesis
+
+
+class Unwatched(contextlib.AbstractContextManager["Unwatched"]):
+    """Takes every call of a session and does nothing."""
+
+    step = 0
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def record_loss(self, *_: object, **__: object) -> None:
+        pass
+
+    def record_metric(self, *_: object) -> None:
+        pass
+
+    def step_iteration(self) -> None:
+        pass
+
+    def register_composite_hook(self, module: nn.Module) -> None:
+        pass
+
+
+class Outcome(NamedTuple):
+    """What a program left behind."""
+
+    weights: dict[str, torch.Tensor]
+    random_state: torch.Tensor
+    sessions: list[Any]
+
+    @property
+    def session(self) -> NeuralDbg:
+        """The session that was opened last."""
+        return self.sessions[-1]
+
+
+def run(program: Callable[[Any], Iterable[nn.Module]], kind: type) -> Outcome:
+    """Run `program(watch)`, which returns the modules that it trained."""
+    sessions: list[Any] = []
+
+    def watch(*args: Any, **kwargs: Any) -> Any:
+        sessions.append(kind(*args, **kwargs))
+        return sessions[-1]
+
+    torch.manual_seed(7)
+    models = program(watch)
+    weights = {
+        f"{i}.{name}": value.detach().clone()
+        for i, model in enumerate(models)
+        for name, value in model.state_dict().items()
+    }
+    return Outcome(weights, torch.get_rng_state(), sessions)
+
+
+@pytest.fixture
+def unharmed() -> Callable[..., NeuralDbg]:
+    """Return a check: runs a program twice, compares, and hands back its (last) session."""
+
+    def check(
+        program: Callable[[Any], Iterable[nn.Module]],
+        steps: int | None = None,
+        *,
+        is_quiet: bool = True,
+    ) -> NeuralDbg:
+        plain, watched = run(program, Unwatched), run(program, NeuralDbg)
+        assert plain.weights.keys() == watched.weights.keys()
+        changed = [k for k, v in plain.weights.items() if not torch.equal(v, watched.weights[k])]
+        assert changed == []
+        assert torch.equal(plain.random_state, watched.random_state)
+        for dbg in watched.sessions:
+            assert dbg.trace.run.warnings == ()
+            assert not is_quiet or dbg.explain_failure() == []
+        if steps is not None:
+            assert watched.session.trace.step_count == steps
+            assert all(math.isfinite(value) for value in watched.session.loss_history)
+        return watched.session
+
+    return check
+
+
+class Failure:
+    """What a session says of one failure, as a test asks for it."""
+
+    def __init__(self, dbg: NeuralDbg, question: str) -> None:
+        self.all = dbg.explain_failure()
+        self.asked = dbg.explain_failure(question)
+        assert self.all, f"nothing was found: {dbg.summary()}"
+        assert self.asked, f"no {question} among {[str(h) for h in self.all]}"
+
+    def check(
+        self,
+        failure_type: str,
+        layer: str | None | tuple[str | None, ...],
+        step: int | tuple[int, int] | None,
+        *,
+        is_leading: bool = True,
+    ) -> CausalHypothesis:
+        """Compare the first hypothesis with the truth.
+
+        Args:
+            failure_type: The truth.
+            layer: The one to blame; several where either is a fair answer.
+            step: Of the first harm, met within one; a range where it builds up; None: not asked.
+            is_leading: Whether it must also come first among all hypotheses.
+        """
+        first = self.asked[0]
+        found = (str(first.failure_type), first.layer, first.onset)
+        assert found[0] == failure_type, found
+        layers = layer if isinstance(layer, tuple) else (layer,)
+        assert found[1] in layers, found
+        if step is not None:
+            low, high = step if isinstance(step, tuple) else (step - 1, step + 1)
+            assert found[2] is not None, found
+            assert low <= found[2] <= high, found
+        if is_leading:
+            leading = self.all[0]
+            assert (str(leading.failure_type), leading.layer) == found[:2]
+        return first
+
+
+@pytest.fixture
+def explained() -> Callable[[NeuralDbg, str], Failure]:
+    """Return what asks a session about a failure."""
+    return Failure
+
+
+@pytest.fixture
+def ledger() -> Callable[[NeuralDbg, str], list[float]]:
+    """Return what reads one column of the ledger of a session."""
+
+    def column(dbg: NeuralDbg, name: str) -> list[float]:
+        return dbg.trace.facts.ledger[:, LEDGER_FIELDS.index(name)].tolist()
+
+    return column
