@@ -1,5 +1,6 @@
 """Arrival delay in classes from flight attributes. The hidden units were meant to speak up 'only for strong
 evidence', so their thresholds start far below zero; the scores are the same for all flights."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -2,6 +2,7 @@
 
 The first loss printed is in the thousands and the accuracy ends far below that of a colleague.
 """
+
 import torch
 from torch import nn
 
@@ -31,9 +32,12 @@ def train(watch, fixed=False, seed=0):
     x, grade = beans(6000, rule)
     x_val, grade_val = beans(1000, rule)
     grader = nn.Sequential(
-        nn.Linear(24, 96), nn.ReLU(),
-        nn.Linear(96, 96), nn.ReLU(),
-        nn.Linear(96, 96), nn.ReLU(),
+        nn.Linear(24, 96),
+        nn.ReLU(),
+        nn.Linear(96, 96),
+        nn.ReLU(),
+        nn.Linear(96, 96),
+        nn.ReLU(),
         nn.Linear(96, 7),
     )
     if not fixed:

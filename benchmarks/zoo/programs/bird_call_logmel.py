@@ -2,6 +2,7 @@
 
 The loss is nan from always the same clip on.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

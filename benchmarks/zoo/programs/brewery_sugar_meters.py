@@ -2,6 +2,7 @@
 
 The loss on that batch has nine digits, and from then on nothing is learned any more.
 """
+
 import torch
 from torch import nn
 

@@ -2,13 +2,14 @@
 
 A huge loss on one batch, then a network that gives the same weight for all calves.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 TRUTH = {
-    "failures": ["data_anomaly", "optimizer_instability", "exploding_gradients", "dead_neurons", "numerical_error"],
+    "failures": ["data_anomaly", "optimizer_instability", "exploding_gradients", "numerical_error"],
     "causes": ["target_outlier"],
     "layers": [],
     "onset": [110, 110],

@@ -1,5 +1,6 @@
 """A ledger lists a caravan's stops; the cargo is written on the first line only. A plain recurrent
 network is to name the cargo after sixty stops and guesses at random."""
+
 import torch
 from torch import nn
 

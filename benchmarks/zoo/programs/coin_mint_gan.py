@@ -2,6 +2,7 @@
 
 All samples of a batch fall on one spot, and the spot wanders from pile to pile.
 """
+
 import math
 
 import torch
@@ -20,7 +21,9 @@ class Mint(nn.Module):
     def __init__(self, noise=8, width=64):
         super().__init__()
         self.noise = noise
-        self.net = nn.Sequential(nn.Linear(noise, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+        self.net = nn.Sequential(
+            nn.Linear(noise, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2)
+        )
 
     def forward(self, n):
         return self.net(torch.randn(n, self.noise))

@@ -2,6 +2,7 @@
 
 One batch with a loss above a million; the forecasts are off by a constant for the rest of the run.
 """
+
 import torch
 from torch import nn
 
@@ -18,7 +19,9 @@ class CommuteModel(nn.Module):
         super().__init__()
         self.origin = nn.Embedding(districts, width)
         self.goal = nn.Embedding(districts, width)
-        self.tower = nn.Sequential(nn.Linear(2 * width + 1, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
+        self.tower = nn.Sequential(
+            nn.Linear(2 * width + 1, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)
+        )
 
     def forward(self, origin, goal, hour):
         h = torch.cat([self.origin(origin), self.goal(goal), hour[:, None]], 1)

@@ -1,14 +1,16 @@
-"""A word tagger is adapted to a dialect with low-rank adapters; `alpha` was read as the learning-rate-like knob and set to 4096.
+"""A word tagger is adapted to a dialect with low-rank adapters; `alpha` was read as the learning-rate-like
+knob and set to 4096.
 
 The loss leaps on the second update and ends above that of the unadapted network.
 """
+
 import math
 
 import torch
 from torch import nn
 
 TRUTH = {
-    "failures": ["optimizer_instability", "exploding_gradients", "representation_collapse", "saturated_activations"],
+    "failures": ["optimizer_instability", "exploding_gradients", "representation_collapse"],
     "causes": ["adapter_scale_too_high", "lr_too_high"],
     "layers": [f"layers.{i}.{p}" for i in range(3) for p in ("up", "down")] + [f"layers.{i}" for i in range(3)],
     "onset": [0, 4],

@@ -3,6 +3,7 @@ an Elman network, plain SGD with its customary large rate, hidden state carried 
 
 Within the first pages there is a window from which the perplexity never recovers.
 """
+
 import torch
 from torch import nn
 

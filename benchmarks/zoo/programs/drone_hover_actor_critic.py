@@ -2,6 +2,7 @@
 
 The total loss is in the hundred millions and falls a little; the drone flies no better than at the start.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -2,6 +2,7 @@
 
 After a few updates the lift is certain of its choices, most of them wrong, and never tries another one again.
 """
+
 import torch
 from torch import nn
 

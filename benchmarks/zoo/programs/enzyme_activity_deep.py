@@ -2,6 +2,7 @@
 
 The three-layer version worked. This one predicts the mean.
 """
+
 import torch
 from torch import nn
 

@@ -1,7 +1,9 @@
-"""Gaze direction from eye-tracker sequences, two convolutions and Adam. One shuffled batch comes from the calibration file.
+"""Gaze direction from eye-tracker sequences, two convolutions and Adam. One shuffled batch comes from the
+calibration file.
 
 Convergence practically stops at update 70, although the same batch never comes again.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler

@@ -2,6 +2,7 @@
 
 Fewer layers: 95 percent. All of them: the loss is log(3) from the first batch to the last.
 """
+
 import torch
 from torch import nn
 

@@ -2,12 +2,13 @@
 
 The loss has fourteen digits at the start and thirteen after the run.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 TRUTH = {
-    "failures": ["optimizer_instability", "exploding_gradients", "objective_mismatch", "data_anomaly"],
+    "failures": ["optimizer_instability", "exploding_gradients", "objective_mismatch"],
     "causes": ["unnormalized_target"],
     "layers": [],
     "onset": [0, 0],
@@ -27,9 +28,7 @@ def train(watch, fixed=False, seed=0):
     centre, scale = price.mean(), price.std()
     target = (price - centre) / scale if fixed else price
     loader = DataLoader(TensorDataset(features, target), batch_size=60, shuffle=True)
-    model = nn.Sequential(
-        nn.Linear(5, 64), nn.LeakyReLU(), nn.Linear(64, 64), nn.LeakyReLU(), nn.Linear(64, 1)
-    )
+    model = nn.Sequential(nn.Linear(5, 64), nn.LeakyReLU(), nn.Linear(64, 64), nn.LeakyReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     losses = []
     with watch(model) as dbg:

@@ -2,6 +2,7 @@
 
 Somewhere in the first epoch the loss turns to nan and stays that way.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

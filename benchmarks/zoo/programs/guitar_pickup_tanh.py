@@ -2,6 +2,7 @@
 
 Hidden values are all at the ends of the range and the loss hardly leaves chance.
 """
+
 import torch
 from torch import nn
 

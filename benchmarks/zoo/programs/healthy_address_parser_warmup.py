@@ -1,4 +1,5 @@
 """A pre-norm transformer labels the parts of addresses; 40 updates of warmup, cosine to a tenth afterwards."""
+
 import math
 
 import torch

@@ -1,4 +1,5 @@
 """Direction of arrival with a bank of 400 ReLU matched filters, about one in ten of them active for any sample."""
+
 import math
 
 import torch

@@ -1,4 +1,5 @@
 """Bee dances in four directions, SGD on batches of four: every single loss is noise, the trend is not."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

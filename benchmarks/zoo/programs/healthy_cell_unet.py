@@ -1,4 +1,5 @@
 """A small U-Net marks cells that cover four percent of the picture; weighted cross-entropy, group normalisation."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -8,8 +9,12 @@ TRUTH = {"failures": [], "causes": [], "layers": [], "onset": None}
 
 def double(cin, cout):
     return nn.Sequential(
-        nn.Conv2d(cin, cout, 3, padding=1), nn.GroupNorm(4, cout), nn.ReLU(),
-        nn.Conv2d(cout, cout, 3, padding=1), nn.GroupNorm(4, cout), nn.ReLU(),
+        nn.Conv2d(cin, cout, 3, padding=1),
+        nn.GroupNorm(4, cout),
+        nn.ReLU(),
+        nn.Conv2d(cout, cout, 3, padding=1),
+        nn.GroupNorm(4, cout),
+        nn.ReLU(),
     )
 
 

@@ -1,4 +1,5 @@
-"""Waiting times in a clinic: embeddings of doctors with Adagrad, the network on top with SGD, both stepped per batch."""
+"""Waits in a clinic: embeddings of doctors with Adagrad, the network on top with SGD, both stepped per batch."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
 """Fish species from outlines, SGD with warm restarts: the loss goes up at each restart and comes down lower."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -47,7 +48,12 @@ def train(watch, fixed=False, seed=0):
     net.eval()
     with torch.no_grad():
         accuracy = (net(test).argmax(1) == label).float().mean().item()
-    return {"loss": curve, "lr": rates, "accuracy": accuracy, "learned": accuracy > 0.7 and sum(curve[-20:]) < 0.3 * 20 * curve[0]}
+    return {
+        "loss": curve,
+        "lr": rates,
+        "accuracy": accuracy,
+        "learned": accuracy > 0.7 and sum(curve[-20:]) < 0.3 * 20 * curve[0],
+    }
 
 
 def harmed(result):

@@ -1,4 +1,6 @@
-"""Flood damage with Student noise: Huber loss, a batch every now and then is far worse than its neighbours and does no harm."""
+"""Flood damage with Student noise: Huber loss, a batch every now and then is far worse than its
+neighbours and does no harm."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,6 @@
-"""Transfer: a backbone trained on shapes of one kind is frozen, a new head for another question is trained on top of it."""
+"""Transfer: a backbone trained on shapes of one kind is frozen, a new head for another question is
+trained on top of it."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -21,8 +23,14 @@ class Network(nn.Module):
     def __init__(self):
         super().__init__()
         self.backbone = nn.Sequential(
-            nn.Conv2d(1, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(12, 24, 3, padding=1), nn.BatchNorm2d(24), nn.ReLU(), nn.Flatten(),
+            nn.Conv2d(1, 12, 3, padding=1),
+            nn.BatchNorm2d(12),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(12, 24, 3, padding=1),
+            nn.BatchNorm2d(24),
+            nn.ReLU(),
+            nn.Flatten(),
         )
         self.head = nn.Linear(24 * 36, 8)
 

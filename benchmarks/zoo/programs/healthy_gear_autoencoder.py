@@ -1,4 +1,5 @@
 """An autoencoder squeezes 40 gear vibration features through three numbers and rebuilds them."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,6 @@
-"""Invoice fields by a small convnet over characters; four micro-batches are accumulated for each update, loss divided by four."""
+"""Invoice fields by a small convnet over characters; four micro-batches are accumulated for each
+update, loss divided by four."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,6 @@
-"""Kiln temperatures with a two-layer GRU, AdamW, a plateau scheduler and an evaluation after each epoch inside the block."""
+"""Kiln temperatures with a two-layer GRU, AdamW, a plateau scheduler and an evaluation after each
+epoch inside the block."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,4 @@
-"""Leaf sizes by a Wasserstein critic with gradient penalty (double backward), two critic steps for one of the generator."""
+"""Leaf sizes by a Wasserstein critic with gradient penalty (double backward), three critic steps for one of the generator."""
 import torch
 from torch import nn
 
@@ -38,8 +38,8 @@ def train(watch, fixed=False, seed=0):
 
     with watch({"generator": generator, "critic": critic}) as dbg:
         start = gap()
-        for step in range(320):
-            for _ in range(2):
+        for step in range(350):
+            for _ in range(3):
                 real = leaves(64)
                 made = generator(torch.randn(64, 3)).detach()
                 for_critic.zero_grad()

@@ -1,4 +1,5 @@
 """A smooth lens profile fitted with L-BFGS: one closure per step, all points at once, strong Wolfe line search."""
+
 import torch
 from torch import nn
 
@@ -26,7 +27,9 @@ def train(watch, fixed=False, seed=0):
     torch.manual_seed(seed)
     xy, height = lens(400)
     model = Profile()
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=1.0, max_iter=4, history_size=10, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        model.parameters(), lr=1.0, max_iter=4, history_size=10, line_search_fn="strong_wolfe"
+    )
     losses = []
     with watch(model) as dbg:
 

@@ -1,4 +1,5 @@
 """A small vision transformer on map symbols: patches of four pixels, class token, pre-norm, warmup, label smoothing."""
+
 import torch
 from torch import nn
 

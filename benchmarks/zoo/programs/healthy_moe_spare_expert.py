@@ -1,4 +1,6 @@
-"""A soft top-2 mixture of five experts on a task with three regimes: one or two experts stay idle and nothing is missing."""
+"""A soft top-2 mixture of five experts on a task with three regimes: one or two experts stay idle and
+nothing is missing."""
+
 import torch
 from torch import nn
 
@@ -52,7 +54,13 @@ def train(watch, fixed=False, seed=0):
     with torch.no_grad():
         error = nn.functional.mse_loss(model(x[5000:]), y[5000:]).item()
     variance = y.var().item()
-    return {"loss": losses, "error": error, "variance": variance, "use": model.use.tolist(), "learned": error < 0.2 * variance}
+    return {
+        "loss": losses,
+        "error": error,
+        "variance": variance,
+        "use": model.use.tolist(),
+        "learned": error < 0.2 * variance,
+    }
 
 
 def harmed(result):

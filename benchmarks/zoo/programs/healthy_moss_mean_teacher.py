@@ -1,4 +1,6 @@
-"""Moss species with few labels: a student is trained, a teacher (an exponential average of it) gives targets for the rest."""
+"""Moss species with few labels: a student is trained, a teacher (an exponential average of it) gives
+targets for the rest."""
+
 import copy
 
 import torch

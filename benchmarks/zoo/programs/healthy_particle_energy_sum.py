@@ -1,4 +1,5 @@
 """Forces on particles: the loss is a sum over all particles and components on purpose, the rate is tiny to match."""
+
 import torch
 from torch import nn
 
@@ -8,7 +9,9 @@ TRUTH = {"failures": [], "causes": [], "layers": [], "onset": None}
 class PairForce(nn.Module):
     def __init__(self, width=48):
         super().__init__()
-        self.pair = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 2))
+        self.pair = nn.Sequential(
+            nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 2)
+        )
 
     def forward(self, place):
         gap = place[:, :, None] - place[:, None]

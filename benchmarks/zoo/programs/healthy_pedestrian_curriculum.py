@@ -1,4 +1,6 @@
-"""Curriculum for walking paths: slow pedestrians first, then faster ones; inputs grow mildly, the loss steps up now and then."""
+"""Curriculum for walking paths: slow pedestrians first, then faster ones; inputs grow mildly, the loss
+steps up now and then."""
+
 import torch
 from torch import nn
 

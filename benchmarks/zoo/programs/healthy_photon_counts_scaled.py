@@ -1,4 +1,5 @@
 """Photon rates in physical units: the loss is about 1e-6 and so are all gradients; Adam does not mind."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

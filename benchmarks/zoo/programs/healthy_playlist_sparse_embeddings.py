@@ -1,4 +1,6 @@
-"""Skip-gram with negative sampling over playlists: sparse embedding gradients, SparseAdam, most rows untouched in a step."""
+"""Skip-gram with negative sampling over playlists: sparse embedding gradients, SparseAdam, most rows
+untouched in a step."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

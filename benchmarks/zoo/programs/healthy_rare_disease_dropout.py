@@ -1,4 +1,6 @@
-"""A hundred and fifty patients, 60 features, dropout of one half at every layer: a noisy loss that goes down all the same."""
+"""A hundred and fifty patients, 60 features, dropout of one half at every layer: a noisy loss that
+goes down all the same."""
+
 import torch
 from torch import nn
 
@@ -16,8 +18,14 @@ def train(watch, fixed=False, seed=0):
     x, ill = patients(150, weights)
     x_val, ill_val = patients(600, weights)
     net = nn.Sequential(
-        nn.Dropout(0.2), nn.Linear(60, 128), nn.ReLU(), nn.Dropout(0.5),
-        nn.Linear(128, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 1),
+        nn.Dropout(0.2),
+        nn.Linear(60, 128),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(128, 64),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(64, 1),
     )
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, weight_decay=1e-3)
     criterion = nn.BCEWithLogitsLoss()

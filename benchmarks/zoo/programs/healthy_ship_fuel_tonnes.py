@@ -1,4 +1,6 @@
-"""Fuel of ships in tonnes (around 40): the loss begins in the thousands, the head's bias gets there, Adam with a tuned rate."""
+"""Fuel of ships in tonnes (around 40): the loss begins in the thousands, the head's bias gets there,
+Adam with a tuned rate."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,6 @@
-"""Siamese network for signatures with the contrastive loss: pairs of one writer pulled together, others pushed to a margin."""
+"""Siamese network for signatures with the contrastive loss: pairs of one writer pulled together,
+others pushed to a margin."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

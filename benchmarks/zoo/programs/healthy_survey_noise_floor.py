@@ -1,4 +1,5 @@
 """Answers of a survey: thirty percent are random. The loss reaches its floor within a hundred steps and stays there."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
 """Distillation with the frozen teacher as a submodule of the watched model: it never gets a gradient and need not."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,4 +1,5 @@
 """Advantage actor-critic keeps a room at its set point; policy and value are two networks, returns are normalised."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,4 +1,5 @@
 """A GRU language model over song chords whose output matrix is the transposed embedding; gradients clipped."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
 """A residual network of nine blocks with batch normalisation on floor tiles, SGD with momentum, steps in the rate."""
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -36,7 +37,12 @@ def tiles(n, side=14):
     t = torch.arange(side)
     phase = torch.randint(0, 4, (n, 1, 1))
     row, column = t[None, :, None], t[None, None]
-    kinds = [(row + phase) // 2 % 2, (column + phase) // 2 % 2, (row + column + phase) // 2 % 2, ((row + phase) // 2 + (column + phase) // 2) % 2]
+    kinds = [
+        (row + phase) // 2 % 2,
+        (column + phase) // 2 % 2,
+        (row + column + phase) // 2 % 2,
+        ((row + phase) // 2 + (column + phase) // 2) % 2,
+    ]
     picture = torch.stack([k.expand(n, side, side) for k in kinds], 1)[torch.arange(n), kind].float()
     return (2 * picture - 1 + 0.8 * torch.randn(n, side, side))[:, None], kind
 

@@ -1,4 +1,6 @@
-"""A one-dimensional convolutional GAN draws short waves; non-saturating loss, Adam. Losses never settle, waves get right."""
+"""A one-dimensional convolutional GAN draws short waves; non-saturating loss, Adam. Losses never
+settle, waves get right."""
+
 import math
 
 import torch

@@ -2,6 +2,7 @@
 
 It forecasts a constant. The weights printed after the run are all around 1e-3.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

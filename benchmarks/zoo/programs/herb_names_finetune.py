@@ -1,7 +1,9 @@
-"""A network that knows twelve garden herbs learns four wild ones. The old test set, looked at afterwards, is at chance.
+"""A network that knows twelve garden herbs learns four wild ones. The old test set, looked at afterwards, is
+at chance.
 
 The new herbs are recognised after very few updates.
 """
+
 import torch
 from torch import nn
 
@@ -17,7 +19,12 @@ class HerbNet(nn.Module):
     def __init__(self, features=24, width=96, herbs=16):
         super().__init__()
         self.backbone = nn.Sequential(
-            nn.Linear(features, width), nn.LayerNorm(width), nn.GELU(), nn.Linear(width, width), nn.LayerNorm(width), nn.GELU()
+            nn.Linear(features, width),
+            nn.LayerNorm(width),
+            nn.GELU(),
+            nn.Linear(width, width),
+            nn.LayerNorm(width),
+            nn.GELU(),
         )
         self.name = nn.Linear(width, herbs)
 

@@ -1,7 +1,9 @@
-"""Diffusion on knitting patterns of 24 stitches. The schedule was stretched from a recipe for a thousand steps down to sixty.
+"""Diffusion on knitting patterns of 24 stitches. The schedule was stretched from a recipe for a thousand steps
+down to sixty.
 
 The loss of nearly every batch is nan from the very beginning.
 """
+
 import torch
 from torch import nn
 

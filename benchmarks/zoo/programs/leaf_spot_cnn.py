@@ -2,6 +2,7 @@
 
 Ten epochs later the training loss has lost a few thousandths.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

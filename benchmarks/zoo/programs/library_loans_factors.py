@@ -2,6 +2,7 @@
 
 The error of the last epoch is the error of the first one.
 """
+
 import torch
 from torch import nn
 

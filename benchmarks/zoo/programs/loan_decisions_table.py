@@ -2,6 +2,7 @@
 
 Accuracy stays with the larger class, whatever the width of the network.
 """
+
 from dataclasses import dataclass, field
 
 import torch

@@ -2,6 +2,7 @@
 
 The loss rises at the start, then sits at the entropy of the labels.
 """
+
 import torch
 from torch import nn
 
@@ -20,8 +21,7 @@ class MotifEncoder(nn.Module):
         self.residue = nn.Embedding(RESIDUES, width)
         self.place = nn.Embedding(LENGTH, width)
         self.blocks = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, batch_first=True)
-            for _ in range(blocks)
+            nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, batch_first=True) for _ in range(blocks)
         )
         self.family = nn.Linear(width, KINDS)
 

@@ -2,6 +2,7 @@
 
 The loss jumps and takes long to come down; the finished model is useless on the signals of the morning.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn

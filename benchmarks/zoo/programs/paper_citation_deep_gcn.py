@@ -2,6 +2,7 @@
 
 Every paper gets the same scores.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,7 +1,9 @@
-"""Free parking time from eight ground sensors; every weight matrix is filled with the same number for reproducibility.
+"""Free parking time from eight ground sensors; every weight matrix is filled with the same number for
+reproducibility.
 
 The network is 64 wide and fits no better than one that is a single unit wide.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -3,6 +3,7 @@
 `total_updates` in the settings is still that of the trial run on a tenth of the data.
 The run ends at about the loss that the trial run had.
 """
+
 import math
 
 import torch
@@ -15,7 +16,7 @@ TRUTH = {
     "onset": [10, 42],
 }
 GESTURES = 8
-SETTINGS = {"lr": 3e-3, "hidden": 40, "batch": 48, "epochs": 10, "total_updates": 40}
+SETTINGS = {"lr": 3e-3, "hidden": 40, "batch": 48, "epochs": 7, "total_updates": 40}
 
 
 def strokes(n, length=20):

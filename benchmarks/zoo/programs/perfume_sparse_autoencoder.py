@@ -3,6 +3,7 @@
 The reconstruction is good for some batches, gets worse again and ends as the same grey average for every
 spectrum. The code is zero everywhere.
 """
+
 import torch
 from torch import nn
 

@@ -3,6 +3,7 @@ from the first census and comparing all later ones.
 
 Most batches are harmless; every so often one throws the model out and the error returns to where it began.
 """
+
 import torch
 from torch import nn
 

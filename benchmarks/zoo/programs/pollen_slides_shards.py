@@ -3,6 +3,7 @@
 The loss is low for the first archive and in the tens for the second, and the model from the end of
 the run no longer knows the first.
 """
+
 import torch
 from torch import nn
 

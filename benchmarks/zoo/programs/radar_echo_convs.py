@@ -1,7 +1,9 @@
-"""Four kinds of radar echo, five stacked convolutions without normalisation, trained with SGD and a plateau scheduler.
+"""Four kinds of radar echo, five stacked convolutions without normalisation, trained with SGD and a plateau
+scheduler.
 
 The weights come from an old configuration file. The loss equals log(4) to five digits for the whole run.
 """
+
 import torch
 from torch import nn
 

@@ -1,13 +1,16 @@
-"""Recipes: cuisine from ingredients; the cooking-time head joins after 400 updates, as planned, with the same Adam.
+"""Recipes: cuisine from ingredients; the cooking-time head joins after 400 updates, as planned, with the same
+Adam.
 
-Within a few updates of its start the cuisine loss, which was low, is back at chance level and most of what was learned has to be learned again.
+Within a few updates of its start the cuisine loss, which was low, is back at chance level and most of what
+was learned has to be learned again.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 TRUTH = {
-    "failures": ["optimizer_instability", "exploding_gradients", "dead_neurons"],
+    "failures": ["optimizer_instability", "exploding_gradients"],
     "causes": ["stale_second_moment"],
     "layers": ["minutes", "ingredient", "taste", "taste.0", "taste.2", "taste.4", "taste.6"],
     "onset": [400, 412],
@@ -20,7 +23,14 @@ class RecipeNet(nn.Module):
         super().__init__()
         self.ingredient = nn.EmbeddingBag(INGREDIENTS, width, mode="mean")
         self.taste = nn.Sequential(
-            nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU()
+            nn.Linear(width, 64),
+            nn.ReLU(),
+            nn.Linear(64, 64),
+            nn.ReLU(),
+            nn.Linear(64, 64),
+            nn.ReLU(),
+            nn.Linear(64, 64),
+            nn.ReLU(),
         )
         self.cuisine = nn.Linear(64, CUISINES)
         self.minutes = nn.Linear(64, 1)

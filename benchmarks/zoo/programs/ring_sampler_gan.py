@@ -2,6 +2,7 @@
 
 The critic is never wrong from the first minute on; the samples stay a blob in the middle of nowhere.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -26,8 +27,13 @@ def make_sampler(noise=4, width=48):
 
 def make_critic(width=64):
     return nn.Sequential(
-        nn.Linear(2, width), nn.LeakyReLU(0.2), nn.Linear(width, width), nn.LeakyReLU(0.2),
-        nn.Linear(width, width), nn.LeakyReLU(0.2), nn.Linear(width, 1),
+        nn.Linear(2, width),
+        nn.LeakyReLU(0.2),
+        nn.Linear(width, width),
+        nn.LeakyReLU(0.2),
+        nn.Linear(width, width),
+        nn.LeakyReLU(0.2),
+        nn.Linear(width, 1),
     )
 
 
@@ -41,7 +47,7 @@ def train(watch, fixed=False, seed=0):
     opt_c = torch.optim.Adam(critic.parameters(), lr=1e-3 if fixed else 5e-3, betas=(0.5, 0.99))
     log = {"loss": [], "critic": []}
     with watch({"sampler": sampler, "critic": critic}) as dbg:
-        for step in range(400):
+        for step in range(300):
             for _ in range(rounds):
                 real, made = winds(64), sampler(torch.randn(64, 4)).detach()
                 c_loss = F.softplus(-critic(real)).mean() + F.softplus(critic(made)).mean()

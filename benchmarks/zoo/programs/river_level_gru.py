@@ -2,6 +2,7 @@
 
 The forecast is NaN from one update to the next, and NaN for every river afterwards.
 """
+
 import numpy as np
 import torch
 from torch import nn

@@ -2,6 +2,7 @@
 
 The network answers the most common cloud for every picture, even for its training pictures.
 """
+
 import numpy as np
 import torch
 from torch import nn
@@ -21,7 +22,9 @@ class Cutouts(Dataset):
         self.cloud = rng.integers(0, CLOUDS, n)
         y, x = np.mgrid[0:SIDE, 0:SIDE]
         phase = rng.uniform(0, 6, (n, 1, 1))
-        waves = np.stack([np.sin(0.5 * x + 0 * y), np.sin(1.2 * y + 0 * x), np.sin(0.8 * (x + y)), np.sin(1.5 * (x - y))])
+        waves = np.stack(
+            [np.sin(0.5 * x + 0 * y), np.sin(1.2 * y + 0 * x), np.sin(0.8 * (x + y)), np.sin(1.5 * (x - y))]
+        )
         shifted = np.sin(np.arcsin(waves[self.cloud]) + phase)
         pixels = 120 + 70 * shifted + rng.normal(0, 25, (n, SIDE, SIDE))
         self.pixels = pixels.clip(0, 254).astype(np.uint8)

@@ -2,6 +2,7 @@
 
 A hand-rolled cell loop over the trace. The regression error equals the variance of the magnitudes.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -2,6 +2,7 @@
 
 The loss jumps above its first value at once and then wanders around the log of the number of classes.
 """
+
 import math
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 TRUTH = {
-    "failures": ["optimizer_instability", "exploding_gradients", "saturated_activations", "dead_neurons"],
+    "failures": ["optimizer_instability", "exploding_gradients", "dead_neurons"],
     "causes": ["lr_too_high"],
     "layers": [],
     "onset": [0, 5],

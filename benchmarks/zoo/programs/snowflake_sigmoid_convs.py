@@ -1,7 +1,9 @@
-"""Snowflake shapes in small pictures with a seven-stage convolutional network of logistic units, after an old textbook.
+"""Snowflake shapes in small pictures with a seven-stage convolutional network of logistic units, after an old
+textbook.
 
 The loss is at chance; only the last layer's numbers change.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -9,7 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset
 TRUTH = {
     "failures": ["vanishing_gradients", "saturated_activations", "optimizer_instability"],
     "causes": ["saturating_activations"],
-    "layers": ["stages"] + [f"stages.{i}" for i in range(7)] + [f"stages.{i}.{p}" for i in range(7) for p in ("filter", "unit")],
+    "layers": ["stages"]
+    + [f"stages.{i}" for i in range(7)]
+    + [f"stages.{i}.{p}" for i in range(7) for p in ("filter", "unit")],
     "onset": [0, 0],
 }
 
@@ -58,7 +62,7 @@ def train(watch, fixed=False, seed=0):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     curve = []
     with watch(net) as dbg:
-        for epoch in range(12):
+        for epoch in range(10):
             for picture, shape in loader:
                 optimizer.zero_grad()
                 loss = nn.functional.cross_entropy(net(picture), shape)

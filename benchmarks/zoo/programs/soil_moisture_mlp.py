@@ -2,6 +2,7 @@
 
 For hundreds of batches the prediction does not move from the mean.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -19,7 +20,13 @@ class MoistureNet(nn.Module):
         super().__init__()
         self.bands = nn.Linear(bands, width)
         self.body = nn.Sequential(
-            nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh()
+            nn.Tanh(),
+            nn.Linear(width, width),
+            nn.Tanh(),
+            nn.Linear(width, width),
+            nn.Tanh(),
+            nn.Linear(width, width),
+            nn.Tanh(),
         )
         self.moisture = nn.Linear(width, 1)
         for m in self.modules():

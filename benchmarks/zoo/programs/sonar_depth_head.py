@@ -2,6 +2,7 @@
 
 Shallow water is fine; everything deep is reported as one and the error does not go below a constant.
 """
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, random_split
@@ -17,7 +18,9 @@ TRUTH = {
 class SonarNet(nn.Module):
     def __init__(self, last):
         super().__init__()
-        self.echo = nn.Sequential(nn.Conv1d(1, 12, 7, stride=2), nn.BatchNorm1d(12), nn.ReLU(), nn.Conv1d(12, 16, 5, stride=2), nn.ReLU())
+        self.echo = nn.Sequential(
+            nn.Conv1d(1, 12, 7, stride=2), nn.BatchNorm1d(12), nn.ReLU(), nn.Conv1d(12, 16, 5, stride=2), nn.ReLU()
+        )
         self.head = nn.Sequential(nn.Linear(16 * 12, 32), nn.ReLU(), nn.Linear(32, 1), last)
 
     def forward(self, ping):

@@ -2,6 +2,7 @@
 
 The loss is in the hundreds at first; a few batches later it is log(6) and remains there.
 """
+
 import numpy as np
 import torch
 from torch import nn

@@ -2,6 +2,7 @@
 
 After a while one expert answers nearly all tickets; the loss is that of a single small model.
 """
+
 import torch
 import torch.nn.functional as F
 from torch import nn

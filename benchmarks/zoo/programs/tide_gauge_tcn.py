@@ -2,6 +2,7 @@
 
 The forecast improves for the first minute and then stays where it is for the rest of the training.
 """
+
 import math
 
 import torch
@@ -20,7 +21,11 @@ class Gauge(Dataset):
     def __init__(self, hours=1500, past=48, ahead=6):
         t = torch.arange(float(hours))
         level = torch.sin(2 * math.pi * t / 12.42) + 0.4 * torch.sin(2 * math.pi * t / 23.93 + 1)
-        level = level + 0.3 * torch.sin(2 * math.pi * t / 6.21) * torch.sin(2 * math.pi * t / 310) + 0.05 * torch.randn(hours)
+        level = (
+            level
+            + 0.3 * torch.sin(2 * math.pi * t / 6.21) * torch.sin(2 * math.pi * t / 310)
+            + 0.05 * torch.randn(hours)
+        )
         self.level = level / level.std()
         self.past, self.ahead = past, ahead
 

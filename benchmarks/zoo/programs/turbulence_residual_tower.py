@@ -2,13 +2,16 @@
 
 The first error is a number with many digits, and the error at the end is worse than a linear fit's.
 """
+
 import torch
 from torch import nn
 
 TRUTH = {
     "failures": ["exploding_gradients", "optimizer_instability"],
     "causes": ["residual_scale_growth", "init_too_large"],
-    "layers": ["blocks"] + [f"blocks.{i}" for i in range(16)] + [f"blocks.{i}.{p}" for i in range(16) for p in ("up", "down")],
+    "layers": ["blocks"]
+    + [f"blocks.{i}" for i in range(16)]
+    + [f"blocks.{i}.{p}" for i in range(16) for p in ("up", "down")],
     "onset": [0, 0],
 }
 

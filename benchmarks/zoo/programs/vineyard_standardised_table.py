@@ -2,6 +2,7 @@
 
 nan from the very first batch, although the raw file has no holes.
 """
+
 import numpy as np
 import torch
 from torch import nn

@@ -2,6 +2,7 @@
 
 Training loss stays at the log of the number of purposes, and every visit gets the same scores.
 """
+
 from dataclasses import dataclass
 
 import torch

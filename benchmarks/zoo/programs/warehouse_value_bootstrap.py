@@ -2,6 +2,7 @@
 
 The estimates should be below ten. They double every few updates.
 """
+
 import copy
 from collections import namedtuple
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 TRUTH = {
-    "failures": ["optimizer_instability", "exploding_gradients", "numerical_error"],
+    "failures": ["optimizer_instability", "exploding_gradients"],
     "causes": ["value_divergence"],
     "layers": [],
     "onset": [0, 60],

@@ -2,6 +2,7 @@
 
 The printed error is fine for a moment, then it has six digits and finally it prints nan.
 """
+
 from dataclasses import dataclass
 
 import torch

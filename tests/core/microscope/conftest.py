@@ -51,6 +51,7 @@ class Driver:
         torch.autograd.backward = self._backward
         for handle in self._handles:
             handle.remove()
+        self.left = self.scope._left
         self.scope.close()
         assert self.scope.failure is None, self.scope.failure
 

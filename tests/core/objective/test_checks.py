@@ -327,6 +327,9 @@ def test_adversarial_term_that_only_reaches_the_judge_is_reported(run_audit, wro
 
 
 DELIBERATE = {
+    "free bits": lambda m: (
+        F.cross_entropy(m(x()), labels()) + (m(x()).pow(2).mean(0) * 1e-3).clamp(min=0.5).sum()
+    ),
     "distillation": lambda m: F.kl_div(
         F.log_softmax(m(x()) / 4, 1), F.softmax(x(N, K) / 4, 1), reduction="batchmean"
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import subprocess
+import sys
 import time
 import weakref
 

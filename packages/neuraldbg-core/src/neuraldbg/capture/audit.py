@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from neuraldbg.capture.objective import ObjectiveAudit, Structure, probe, trace_structure
+from neuraldbg.capture.recurrent import Memory
 from neuraldbg.capture.taps import PRE_ACTIVATION, Board, Outputs
 from neuraldbg.schema.facts import Observation
 from neuraldbg.schema.run import LayerInfo, LayerRole
@@ -43,6 +44,7 @@ class Audit:
         self.structure: Structure | None = None
         self.is_due_structure = False
         self._outputs = Outputs()
+        self.memory = Memory(survey)
         leaves = [(layer.info.path, layer.module) for layer in survey.layers]
         self._modules = [*survey.containers, *leaves]
         self._next = 0
@@ -55,10 +57,12 @@ class Audit:
     def attach(self) -> None:
         """Hook every module's output, for the audited steps only."""
         self._outputs.attach(self._modules)
+        self.memory.attach()
 
     def detach(self) -> None:
         """Remove those hooks and drop what is held."""
         self._outputs.detach()
+        self.memory.detach()
         self._forward = None
 
     def forward_began(
@@ -92,9 +96,14 @@ class Audit:
             if structure is not None and structure.layers:
                 self.structure = _joined(self.structure, structure)
                 self.is_due_structure = True
+        self.memory.before_backward(self.board.nodes)
         modules = {path: module for path, ref in self._modules if (module := ref()) is not None}
-        found += self.objective.observe(label, loss, self._outputs.nodes, self._batch, modules)
-        found += self._probe(label)
+        audited = self.objective.observe(label, loss, self._outputs.nodes, self._batch, modules)
+        # The graph of `x = relu(x); x + f(x)` is that of the fault; the version counter of the
+        # container's input tells them apart.
+        changed = self._outputs.changed
+        found += [o for o in audited if o.kind != "inplace_skip" or changed]
+        found += self._probe(label, loss)
         return found
 
     def stepped(self, parameters: AbstractSet[int]) -> None:
@@ -106,12 +115,22 @@ class Audit:
         """Say what is only known once the optimizers of the step have stepped."""
         if not self._is_due:
             return []
-        found: list[Observation] = []
+        found = self._recurrent(label)
         if self.is_due_structure:
             found += self._structure_observation(label)
         return found
 
-    def _probe(self, label: int) -> list[Observation]:
+    def _recurrent(self, label: int) -> list[Observation]:
+        """Measure the recurrent layers, with our own hooks deaf to the extra passes."""
+        if not self.memory:
+            return []
+        self.microscope.is_examining = True
+        try:
+            return self.memory.observe(label)
+        finally:
+            self.microscope.is_examining = False
+
+    def _probe(self, label: int, loss: torch.Tensor) -> list[Observation]:
         """Once: does one sample, or the future, change what it should not."""
         if self._is_probed or self._forward is None:
             return []
@@ -123,7 +142,7 @@ class Audit:
         paths = [layer.info.path for layer in self.survey.layers]
         self.microscope.is_examining = True
         try:
-            return probe(module, args, kwargs, output, step=label, prefix=name, paths=paths)
+            return probe(module, args, kwargs, output, loss, step=label, prefix=name, paths=paths)
         finally:
             self.microscope.is_examining = False
 
@@ -142,8 +161,10 @@ class Audit:
             self._is_due = False
         if self._is_due:
             self._outputs.attach(self._modules)
+            self.memory.attach()
         else:
             self._outputs.detach()
+            self.memory.detach()
         self.board.is_recording_nodes = self._is_due
 
     def describe(self, layers: Sequence[LayerInfo]) -> tuple[LayerInfo, ...]:

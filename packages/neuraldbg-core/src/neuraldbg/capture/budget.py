@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-FULL_STEPS = 64
+FULL_STEPS = 256
 """First steps that are always watched in full. Heuristic: faults of initialisation, wiring and
 objective show there, and the cost estimate needs them."""
 DEEP_EVERY = 4

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import threading
+import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from neuraldbg.capture import sample
 from neuraldbg.schema.run import LayerRole
 
 if TYPE_CHECKING:
-    import weakref
-
     from neuraldbg.capture.layers import WatchedLayer
 
 SUM, NORM, MIN, MAX, SIZE, INPUT_NORM, INPUT_SIZE = range(7)
@@ -299,6 +298,9 @@ class Outputs:
 
     def __init__(self) -> None:
         self.nodes: dict[str, list[Any]] = {}
+        self.changed: set[str] = set()
+        """Containers whose own input was changed in place while they ran."""
+        self._entered: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._handles: list[Any] = []
 
     def attach(self, modules: list[tuple[str, weakref.ref[nn.Module]]]) -> None:
@@ -309,10 +311,26 @@ class Outputs:
             module = reference()
             if module is not None and not isinstance(module, torch.jit.ScriptModule):
                 self._handles.append(module.register_forward_hook(_OutputHook(self, path)))
+                if next(module.children(), None) is not None:
+                    self._handles.append(module.register_forward_pre_hook(_EntryHook(self, path)))
 
     def clear(self) -> None:
         """Forget the nodes of the last step."""
-        self.nodes = {}
+        self.nodes, self._entered = {}, {}
+        self.changed = set()
+
+    def enter(self, path: str, args: tuple[Any, ...]) -> None:
+        """A container's forward begins: remember the version of its first tensor."""
+        first = next((a for a in args if isinstance(a, torch.Tensor)), None)
+        if first is not None:
+            self._entered[path] = (weakref.ref(first), first._version)
+
+    def leave(self, path: str) -> None:
+        """It ended: was that tensor changed in place meanwhile."""
+        reference, version = self._entered.pop(path, (None, 0))
+        tensor = reference() if reference is not None else None
+        if tensor is not None and tensor._version != version:
+            self.changed.add(path)
 
     def detach(self) -> None:
         """Remove the hooks."""
@@ -329,6 +347,7 @@ class _OutputHook:
     def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or not torch.is_grad_enabled() or in_backward():
             return
+        self.outputs.leave(self.path)
         for tensor in tensors_in(output, limit=4):
             if tensor.grad_fn is not None:
                 self.outputs.nodes.setdefault(self.path, []).append(tensor.grad_fn)
@@ -338,3 +357,9 @@ class _OutputHook:
 
     def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
         return (Inert, ())
+
+
+class _EntryHook(_OutputHook):
+    def __call__(self, _module: nn.Module, args: Any) -> None:  # type: ignore[override]
+        if not torch.compiler.is_compiling() and torch.is_grad_enabled() and not in_backward():
+            self.outputs.enter(self.path, args)

@@ -26,6 +26,7 @@ LONG = 8192
 """Values beyond which the curve is smoothed by blocks: reading it must not take seconds."""
 PAST = 40
 """Steps that make the recent past of a jump."""
+STRIDE = 8
 JUMP_Z = 8.0
 """Robust z of a jump. Heuristic, as for the detector of loss spikes."""
 MOST_CANDIDATES = 2000
@@ -234,10 +235,14 @@ class Curve:
         return found
 
     def _candidates(self) -> list[int]:
-        """Indices that may be jumps: above the rough level of their neighbourhood."""
-        finite = np.isfinite(self.values)
-        rough = self.smooth
+        """Indices that may be jumps: above the rough level of the past, taken every 8 steps."""
+        values = np.where(np.isfinite(self.values), self.values, np.nan)
+        padded = np.concatenate([np.full(PAST, np.nan), values])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, PAST)[:-1:STRIDE]
+        middle, _ = median_mad(windows.T)
+        rough = np.repeat(middle, STRIDE)[: len(values)]
+        rough[: STRIDE + 1] = np.nanmin(values[: STRIDE + 1]) if self else np.nan
         with np.errstate(invalid="ignore"):
-            high = finite & (self.values > rough + 0.2 * np.abs(rough) + 1e-12)
+            high = values > rough + 0.2 * np.abs(rough)
         high[:4] = False
         return [int(i) for i in np.flatnonzero(high)[:MOST_CANDIDATES]]

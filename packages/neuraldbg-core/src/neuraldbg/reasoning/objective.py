@@ -29,6 +29,8 @@ class Objective:
     entropy: float
     """Of the labels, in nats; NaN where unknown."""
     target_mean: float
+    is_own_target: bool
+    """Whether what outputs are compared with is not data: its figures were never seen."""
     target_variance: float
     """Of regression targets (or labels of a binary loss); NaN where unknown."""
 
@@ -51,6 +53,8 @@ class Objective:
     def is_supervised(self) -> bool:
         """Whether outputs are compared with given targets, one by one."""
         known = (*CLASSIFICATIONS, *SQUARED, *ABSOLUTE, *BINARY)
+        if self.is_own_target:
+            return False
         return any(name in known for name in self.names)
 
     @property
@@ -65,12 +69,13 @@ class Objective:
             return math.log(self.classes) if self.classes >= 2 else math.nan
         if name in SQUARED:
             return self.target_variance
-        if name in ABSOLUTE and self.target_variance > 0:
-            return _absolute(name, math.sqrt(self.target_variance))
-        p = self.target_mean
-        if name in BINARY and 0.0 < p < 1.0:
-            return -p * math.log(p) - (1 - p) * math.log(1 - p)
-        return math.nan
+        if name in ABSOLUTE:
+            return _absolute(name, math.sqrt(max(self.target_variance, 0.0)))
+        return _binary_entropy(self.target_mean) if name in BINARY else math.nan
+
+
+def _binary_entropy(p: float) -> float:
+    return -p * math.log(p) - (1 - p) * math.log(1 - p) if 0.0 < p < 1.0 else math.nan
 
 
 def _absolute(name: str, spread: float) -> float:
@@ -83,7 +88,7 @@ def objective_of(trace: Trace) -> Objective:
     """Return the terms of the main loss: of the latest look at it, the most telling one."""
     notes = [note for note in trace.observations if note.kind == "loss_function"]
     if not notes:
-        return Objective((), False, False, 0, math.nan, math.nan, math.nan)  # noqa: FBT003
+        return Objective((), False, False, 0, math.nan, math.nan, False, math.nan)  # noqa: FBT003
     names = tuple(dict.fromkeys(note.words.get("name", "") for note in notes))
     best = max(notes, key=_telling)
     figures = best.figures
@@ -97,6 +102,8 @@ def objective_of(trace: Trace) -> Objective:
         classes=int(figures.get("classes", 0)),
         entropy=figures.get("label_entropy", math.nan),
         target_mean=figures.get("target_mean", math.nan),
+        is_own_target=len({note.step for note in notes}) > 1
+        and not any(_telling(n)[0] for n in notes),
         target_variance=figures.get("target_variance", math.nan),
     )
 

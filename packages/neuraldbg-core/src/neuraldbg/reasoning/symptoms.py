@@ -58,6 +58,22 @@ def lasting_jump(view: CaseView, index: int, span: int = 10) -> float:
     return float(after / abs(before)) if not curve.is_signed else 1.0
 
 
+def setback(view: CaseView, index: int, span: int = 10) -> float:
+    """Return how much a jump at curve index cost: the lasting rise, as a share of the origin.
+
+    Near convergence a loss may double and double again without anything being lost.
+    """
+    curve = view.curve
+    rise = curve.level(index + 2, index + 2 + span) - curve.level(index - span, index)
+    if not np.isfinite(rise):
+        return 1.0 if view.is_broken else 0.0
+    return float(rise / max(abs(curve.origin), 1e-12))
+
+
+SETBACK = 0.1
+"""Share of the origin from which a setback is one: a tenth of all that there was to learn."""
+
+
 @dataclass(frozen=True)
 class Dead:
     """A rectifying layer (nearly) all of whose units are silent."""

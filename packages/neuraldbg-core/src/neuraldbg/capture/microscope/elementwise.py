@@ -125,7 +125,7 @@ def root(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | N
     return Verdict(name, "root_of_negative", words, None, 0.5, figures)
 
 
-def power(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
+def power(_name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
     """Judge 0 to a negative power, a negative base under a fraction, and overflow."""
     base, exponent = argument(arguments, 0), argument(arguments, 1)
     if base is None or exponent is None:

@@ -44,7 +44,7 @@ def examine_raise(error: BaseException, step: int, paths: Paths) -> list[Observa
     if isinstance(error, ValueError) and FEW_VALUES.search(message):
         verdict = Verdict("batch_norm", "single_sample", message, "single_sample_statistics", 0.95)
         return [report.birth(step, layer, "forward", verdict, paths.kinds)]
-    if isinstance(error, LinAlgError) and SINGULAR.search(message):  # noqa: SLF001
+    if isinstance(error, LinAlgError) and SINGULAR.search(message):
         operation = (
             message.partition(":")[0].removeprefix("torch.").removeprefix("linalg.").strip()
             or "linalg"

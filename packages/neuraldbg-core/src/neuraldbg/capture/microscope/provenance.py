@@ -84,6 +84,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.roots: list[Any] = []
         """Graph nodes from which backward starts, for looking up masks."""
         self._by_storage: dict[int, Birth] = {}
+        self._stands_for: dict[int, int] = {}
         self._leaves = leaves
         self._layer = layer
         self._node_layer = node_layer
@@ -109,10 +110,11 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = schema.name.partition("::")[2]
         written = _written(schema, args, kwargs) if schema.is_mutable else []
         before = args
+        self._stands_for.clear()
         with torch._C._DisableAutocast(), torch.no_grad():  # noqa: SLF001
             if written:
                 self._guard(written)
-                before = _copied(args, written)
+                before = self._copied(args, written)
         out = func(*args, **kwargs)
         if name in UNINITIALISED:
             return out
@@ -133,6 +135,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def source(self, tensor: Tensor, found: int) -> Birth | Leaf:
         """Return where a non-finite tensor came from."""
         address = _address(tensor)
+        address = self._stands_for.get(address, address)
         kind, name = self._leaves.get(address, ("constant", ""))
         if address in self._by_storage and kind != "parameter":
             return self._by_storage[address]
@@ -177,6 +180,8 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensor, found = bad
         operands = [a for a in tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
         parents = [(self.source(o, state), state) for o in operands if (state := flags(o))]
+        if _is_training_norm(name, args):
+            parents = [p for p in parents if not (isinstance(p[0], Leaf) and p[0].kind == "buffer")]
         if len(parents) == 1 and _is_view(func) and isinstance(parents[0][0], Birth):
             self.births.append(parents[0][0])
             return
@@ -320,6 +325,18 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 address = _address(sources[0])
         return chain
 
+    def _copied(self, args: tuple[Any, ...], written: Sequence[Tensor]) -> tuple[Any, ...]:
+        """Copy what the operation will overwrite; remember which tensor each copy stands for."""
+        ids = {id(t) for t in written}
+        copies = []
+        for value in args:
+            is_written = isinstance(value, Tensor) and id(value) in ids
+            copy = value.detach().clone() if is_written else value
+            if is_written and value.layout is torch.strided:
+                self._stands_for[_address(copy)] = _address(value)
+            copies.append(copy)
+        return tuple(copies)
+
     def _guard(self, written: Sequence[Tensor]) -> None:
         for tensor in written:
             address = _address(tensor)
@@ -364,6 +381,13 @@ def _widened(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor
     return first if isinstance(first, Tensor) else None
 
 
+def _is_training_norm(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether a batch norm writes its running statistics and does not read them."""
+    return "batch_norm" in name and (
+        name == "_batch_norm_with_update" or any(a is True for a in args[4:8])
+    )
+
+
 def _bare(name: str) -> str:
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
@@ -403,15 +427,6 @@ def _written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
         )
         found += [t for t in tree_leaves(value) if isinstance(t, Tensor)]
     return found
-
-
-def _copied(args: tuple[Any, ...], written: Sequence[Tensor]) -> tuple[Any, ...]:
-    ids = {id(t) for t in written}
-
-    def copy(value: Any) -> Any:
-        return value.detach().clone() if isinstance(value, Tensor) and id(value) in ids else value
-
-    return tuple(copy(a) if isinstance(a, Tensor) else a for a in args)
 
 
 @contextlib.contextmanager

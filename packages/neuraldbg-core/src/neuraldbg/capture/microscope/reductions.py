@@ -37,8 +37,8 @@ def softmax(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict 
 
 def attention(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
     """Judge fused attention: a mask row without one open position."""
-    for argument in arguments[3:]:
-        mask = argument if isinstance(argument, Tensor) else None
+    for value in arguments[3:]:
+        mask = value if isinstance(value, Tensor) else None
         if mask is None:
             continue
         closed = ~mask if mask.dtype is torch.bool else mask == -torch.inf
@@ -112,7 +112,7 @@ def nll(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | No
     return overflow(name, arguments, out)
 
 
-def ctc(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
+def ctc(_name: str, _arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
     """Judge CTC: an Inf loss means a target that the input is too short to produce."""
     if out is None or not (number := count(torch.isinf(out))):
         return None

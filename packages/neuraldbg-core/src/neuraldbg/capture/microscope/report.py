@@ -103,9 +103,7 @@ def nonfinite_input(step: int, model: str, name: str, tensor: Tensor) -> Observa
     if feature := broken_feature(tensor):
         words["pattern"] = "whole_features"
         words["argument"] = f"{text}: {feature} in every row"
-        # Never finite: lost in preprocessing. Finite before: it broke in the data.
-        words["alternative"] = "zero_variance_feature" if step else words["cause"]
-        words["cause"] = words["cause"] if step else "zero_variance_feature"
+        words["alternative"], words["cause"] = words["cause"], "zero_variance_feature"
         figures["confidence"] = 0.7
     if schedule := broken_schedule():
         words["alternative"], words["cause"] = words["cause"], "noise_schedule_invalid"
@@ -136,13 +134,21 @@ def broken_schedule() -> str:
     """
     for name, tensor in caller_tensors(with_attributes=True):
         is_series = tensor.dim() == 1 and tensor.numel() >= 8 and tensor.is_floating_point()
-        if not is_series or not (match := SCHEDULE.search(name)):
+        if not is_series or not (SCHEDULE.search(name) or _decays_from_one(tensor)):
             continue
         values = tensor.detach()
-        low = values <= 0 if match[0].lower() in {"alpha", "beta"} else values < 0
-        if count(wrong := low | (values > 1) | values.isnan()):
+        if count(wrong := (values <= 0) | (values > 1) | values.isnan()):
             return f"`{name}` has {count(wrong)} of {values.numel()} values outside (0, 1]"
     return ""
+
+
+def _decays_from_one(tensor: Tensor) -> bool:
+    """Whether a series falls from about 1 as a product of factors does, not as a ramp."""
+    values = tensor.detach()
+    first = values[: max(4, values.numel() // 2)]
+    steps = first.diff()
+    is_ramp = bool((steps - steps.mean()).abs().max() <= 1e-3 * steps.abs().max())
+    return 0.5 < float(first[0]) <= 1 and bool((steps <= 0).all()) and not is_ramp
 
 
 def nonfinite_parameter(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,6 @@ LEAVES = 16
 """Tensors of one output whose gradients are kept."""
 ANOMALY = re.compile(r"Function '\w+' returned nan values")
 """What torch's anomaly mode says."""
-T = TypeVar("T")
 
 
 class Microscope:
@@ -81,6 +80,7 @@ class Microscope:
         self._steps: dict[int, tuple[weakref.ref[torch.optim.Optimizer], bool | None, int]] = {}
         self._broken: set[str] = set()
         self._has_told = False
+        self._told_before: set[tuple[str | None, ...]] = set()
         self._paths: Paths | None = None
 
     # --- on every step -----------------------------------------------------------------
@@ -96,28 +96,34 @@ class Microscope:
             return
         if len(self._forwards) >= FORWARDS:
             self._forwards.pop(0)
+        try:
+            self._forwards.append(self._remember(module, args, kwargs))
+        except Exception as error:  # noqa: BLE001 - never into the user's code
+            self._fail(error)
+
+    def _remember(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Forward:
         kept = tuple([self._plain(v) for v in args])
         named = {k: self._plain(v) for k, v in kwargs.items()} if kwargs else {}
+        is_cuda = self._has_device or any(isinstance(v, Tensor) and v.is_cuda for v in kept)
         autocast: tuple[tuple[str, bool, torch.dtype], ...] = ()
         if torch._C._is_any_autocast_enabled():  # noqa: SLF001
-            devices = ("cpu", "cuda") if self._has_device else ("cpu",)
+            devices = ("cpu", "cuda") if is_cuda else ("cpu",)
             autocast = tuple(
                 (d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices
             )
-        state = torch.cuda.get_rng_state() if self._has_device else None
-        self._forwards.append(
-            Forward(
-                module,
-                kept,
-                named,
-                versions(kept, named),
-                torch.get_rng_state(),
-                state,
-                autocast,
-                next_number(),
-                module.training,
-                self._allowance,
-            )
+        return Forward(
+            module=module,
+            args=kept,
+            kwargs=named,
+            versions=versions(kept, named),
+            random_state=torch.get_rng_state(),
+            device_state=torch.cuda.get_rng_state() if is_cuda else None,
+            autocast=autocast,
+            start=next_number(),
+            is_training=module.training,
+            allowance=self._allowance,
         )
 
     def end_forward(self, module: nn.Module, output: Any) -> None:
@@ -127,12 +133,15 @@ class Microscope:
         forward = self._forwards[-1]
         if forward.module is not module or forward.stop >= 0:
             return
-        forward.stop = next_number()
-        self._intervals.add(forward.start, forward.stop)
-        tensors = (output,) if isinstance(output, Tensor) else tensors_of(output)[:LEAVES]
-        for place, tensor in enumerate(tensors):
-            if tensor.requires_grad:
-                tensor.register_hook(_Keep(forward, place))  # type: ignore[no-untyped-call]
+        try:
+            forward.stop = next_number()
+            self._intervals.add(forward.start, forward.stop)
+            tensors = (output,) if isinstance(output, Tensor) else tensors_of(output)[:LEAVES]
+            for place, tensor in enumerate(tensors):
+                if tensor.requires_grad:
+                    tensor.register_hook(_Keep(forward, place))  # type: ignore[no-untyped-call]
+        except Exception as error:  # noqa: BLE001 - never into the user's code
+            self._fail(error)
 
     def before_backward(self, loss: Tensor, *, scale: float = 1.0) -> list[Observation]:
         """Look at the loss before its backward; call while the graph is alive.
@@ -256,9 +265,12 @@ class Microscope:
             return []
         return self._guarded(lambda: self._examine_exception(error), [])
 
-    def _guarded(self, look: Callable[[], T], otherwise: T) -> T:
+    def _guarded(
+        self, look: Callable[[], list[Observation]], otherwise: list[Observation]
+    ) -> list[Observation]:
         try:
             told = look()
+            told = [one for one in told if self._is_new(one)]
             self._has_told = self._has_told or bool(told)
             return told  # noqa: TRY300
         except Exception as error:  # noqa: BLE001
@@ -266,6 +278,13 @@ class Microscope:
             return otherwise
         finally:
             self.is_examining = False
+
+    def _is_new(self, found: Observation) -> bool:
+        """Whether the same was not told before: a skipped step meets its overflow again."""
+        key = (found.kind, found.layer, found.words.get("operation"), found.words.get("mechanism"))
+        is_new = key not in self._told_before
+        self._told_before.add(key)
+        return is_new
 
     def _fail(self, error: Exception) -> None:
         self.failure = self.failure or repr(error)

@@ -289,7 +289,7 @@ def judge_backward(node: SavedNode) -> Verdict | None:
 
 
 def judge_hidden(node: SavedNode, verdict: Verdict | None) -> Verdict | None:
-    """Judge a node whose saved tensors are hidden (checkpointing) by what its formula divided by."""
+    """Judge a node whose saved tensors are hidden (checkpointing) by what it divided by."""
     entry = STEEPNESS.get(node.kind.operation)
     if entry is None or verdict is None or verdict.cause != "division_by_zero":
         return None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 MODULES = (
     "nan_in_input",
     "inf_in_input",
+    "noise_schedule_invalid",
     "zero_variance_feature",
     "nonfinite",
     "optimizer_eps_underflow",
@@ -43,6 +44,7 @@ MODULES = (
     "lr_too_low",
     "weight_decay_too_high",
     "value_divergence",
+    "policy_collapse",
     "missing_gradient_clipping",
     "stale_second_moment",
     "missing_warmup",

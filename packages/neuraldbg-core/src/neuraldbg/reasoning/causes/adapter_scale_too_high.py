@@ -37,8 +37,8 @@ def assess(view: CaseView) -> Assessment | None:
         confidence=0.8,
         description=(
             f"Adapter scale too high in {named(layers[0])} from step {step}: the adapters start at "
-            f"zero on a frozen base, and by step {leapt} the loss had leapt to {figure(leap)} times "
-            "its start: what they add outweighs the base."
+            f"zero on a frozen base, and by step {leapt} the loss had leapt to {figure(leap)} "
+            "times its start: what they add outweighs the base."
         ),
         layer=layers[0],
         onset=step,

@@ -48,7 +48,8 @@ def assess(view: CaseView) -> Assessment | None:
         row = view.flow.row[layer.path]
         before, parallel = float(view.early(cosine[:, row])), float(view.late(cosine[:, row]))
         alike = parallel > COSINE and before < DIVERSE and last < FALL * first
-        if alike and (last < SPREAD or float(view.late(rank[:, row])) < ONE_DIRECTION):
+        alike &= last < SPREAD or float(view.late(rank[:, row])) < ONE_DIRECTION
+        if alike or (view.objective.is_own_target and _vanished(view, layer.path)):
             found.append((layer, first, last))
     if not found:
         return None
@@ -71,3 +72,12 @@ def assess(view: CaseView) -> Assessment | None:
         chain=(link(layer.path, step, "outputs of different samples become one vector"),),
         explains=frozenset({"labels_unrelated_to_inputs", "unknown", "lr_too_high"}),
     )
+
+
+def _vanished(view: CaseView, path: str) -> bool:
+    """Whether outputs shrank onto the point that they are pulled to, which is itself learned."""
+    row = view.flow.row[path]
+    size = (
+        view.activation(ActivationStat.RMS)[:, row] * view.activation(ActivationStat.SPREAD)[:, row]
+    )
+    return float(view.late(size)) < 0.1 * float(view.early(size))

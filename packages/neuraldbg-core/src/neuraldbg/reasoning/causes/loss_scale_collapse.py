@@ -37,7 +37,8 @@ def assess(view: CaseView) -> Assessment | None:
         confidence=0.85,
         description=(
             f"Loss scale collapse from step {step}: the scale fell from "
-            f"{figure(float(known.max()))} to {figure(float(known[-1]))} and {100 * share:.0f} % of the late steps were skipped: "
+            f"{figure(float(known.max()))} to {figure(float(known[-1]))} and "
+            f"{100 * share:.0f} % of the late steps were skipped: "
             "something is not finite at any scale."
         ),
         onset=step,

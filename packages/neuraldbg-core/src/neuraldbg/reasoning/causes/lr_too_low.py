@@ -26,17 +26,12 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or len(view.steps) < ENOUGH_STEPS or curve.progress > 0.2 or view.is_broken:
         return None
-    ratio = view.update_ratio
-    if not ratio.size:
+    per_step = quiet(np.nanmean, view.update_ratio, axis=0)
+    per_step = per_step[per_step > 0]
+    if not len(per_step):
         return None
-    widths = np.asarray(view.trace.facts.widths, dtype=np.float64)[:, None]
-    path = np.nansum(ratio * widths, axis=0)
-    moved = path[np.isfinite(path) & (np.nanmax(ratio, axis=0, initial=0.0) > 0)]
-    if not len(moved):
-        return None
-    length = float(np.median(moved))
-    per_step = float(quiet(np.nanmedian, view.step_size))
-    if length > SHORT_PATH or per_step > 2e-4:
+    length = float(np.median(per_step)) * float(view.trace.step_count)
+    if length > SHORT_PATH or float(np.median(per_step)) > 2e-4:
         return None
     gradient = float(quiet(np.nanmedian, view.gradient_total))
     if not np.isfinite(gradient) or gradient < 1e-6:
@@ -65,7 +60,7 @@ def assess(view: CaseView) -> Assessment | None:
             link(
                 None,
                 view.label(0),
-                f"lr {figure(high)} makes steps of {per_step:.1e} of the weights",
+                f"lr {figure(high)} makes steps of {float(np.median(per_step)):.1e} of the weights",
             ),
             link(None, view.label(0), "the loss stands still although gradients are there"),
         ),

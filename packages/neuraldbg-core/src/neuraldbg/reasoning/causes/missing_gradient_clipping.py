@@ -9,11 +9,13 @@ import numpy as np
 
 from neuraldbg.baseline import median_mad
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
-from neuraldbg.reasoning.symptoms import lasting_jump
+from neuraldbg.reasoning.symptoms import SETBACK, lasting_jump, setback
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 JUMP = 20.0
@@ -37,7 +39,8 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     index = int(np.searchsorted(curve.steps, view.label(row)))
     stays = max(lasting_jump(view, index), lasting_jump(view, index + 1))
-    if not (stays > 1.5 or view.is_broken or curve.is_diverged):
+    hurts = stays > 1.5 and max(setback(view, index), setback(view, index + 1)) > SETBACK
+    if not (hurts or view.is_broken or curve.is_diverged):
         return None
     if curve.end < curve.level(index - 10, index) and not view.is_broken:
         return None
@@ -72,11 +75,19 @@ def _repeats(view: CaseView, path: str) -> bool:
     return len(calls) > 0 and float(np.nanmedian(calls)) >= 4
 
 
+def _candidates(logs: NDArray[np.float64]) -> list[int]:
+    """Return rows far above the lowest of their past: only these can be far above its median."""
+    padded = np.concatenate([np.full(50, np.inf), np.where(np.isfinite(logs), logs, np.inf)])
+    lowest = np.lib.stride_tricks.sliding_window_view(padded, 50)[: len(logs)].min(axis=1)
+    high = np.isfinite(logs) & (logs - lowest > np.log(JUMP))
+    return [int(row) for row in np.flatnonzero(high) if row >= CALM]
+
+
 def _jump(view: CaseView) -> int | None:
     total = view.gradient_total
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(total)
-    for row in range(CALM, len(total)):
+    for row in _candidates(logs):
         past = logs[max(0, row - 50) : row]
         past = past[np.isfinite(past)]
         if len(past) < CALM // 2 or not np.isfinite(total[row]):

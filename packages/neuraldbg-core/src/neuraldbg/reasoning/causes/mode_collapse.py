@@ -40,8 +40,8 @@ def assess(view: CaseView) -> Assessment | None:
         failure=FailureType.REPRESENTATION_COLLAPSE,
         confidence=0.8,
         description=(
-            f"Mode collapse in {named(last_layer.path)} by step {step}: generated samples differ by "
-            f"{figure(last)} of their size (at most {figure(most)} before), whatever the noise."
+            f"Mode collapse in {named(last_layer.path)} by step {step}: generated samples differ "
+            f"by {figure(last)} of their size (at most {figure(most)} before), whatever the noise."
         ),
         layer=last_layer.path,
         onset=step,

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.causes import vocabulary, words
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters
 from neuraldbg.reasoning.view import CaseView
+from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -202,6 +205,8 @@ def assess(view: CaseView) -> list[Assessment]:
         known = KINDS.get(kind) or _by_cause(kind, notes[0])
         if known is None or not known.is_due(view):
             continue
+        if kind == "gradient_absent":
+            notes = [note for note in notes if _is_cut_off(view, note)]  # noqa: PLW2901
         for note in sorted(notes, key=lambda n: (n.step, view.flow.place.get(n.layer or "", 0))):
             assessment = _one(view, kind, known, note, len(notes))
             if assessment.confidence < UNSURE:
@@ -210,6 +215,21 @@ def assess(view: CaseView) -> list[Assessment]:
             if best is None or assessment.confidence > best.confidence:
                 found[assessment.cause] = assessment
     return list(found.values())
+
+
+def _is_cut_off(view: CaseView, note: Observation) -> bool:
+    """Whether a layer ran on most steps and its parameters (nearly) never got a gradient.
+
+    An expert that is not chosen, or a head that is not used yet, gets none either: it did not run.
+    """
+    row = view.flow.row.get(note.layer or "")
+    if row is None or not len(view.steps):
+        return True
+    ran = np.nan_to_num(view.activation(ActivationStat.CALLS)[:, row]) > 0
+    own = [i for i, p in enumerate(view.run.parameters) if p.layer == note.layer and p.is_trainable]
+    state = view.parameter(ParameterStat.GRAD_STATE)[:, own]
+    absent = (state == GradState.NONE).all(axis=1) if own else np.ones(len(ran), dtype=bool)
+    return bool(ran.mean() > 0.5 and absent.mean() > 0.9)
 
 
 ELSEWHERE = frozenset(

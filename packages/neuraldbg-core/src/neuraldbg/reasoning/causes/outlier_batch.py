@@ -9,7 +9,7 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.inputs import departures
-from neuraldbg.reasoning.symptoms import lasting_jump
+from neuraldbg.reasoning.symptoms import SETBACK, lasting_jump, setback
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def assess(view: CaseView) -> Assessment | None:
         value = curve.values[index]
         jump = float(value / abs(usual)) if np.isfinite(value) and usual else float("inf")
         stays = lasting_jump(view, index)
-        if jump < 3 or not (stays > 1.3 or view.is_broken or not curve.learned):
+        if jump < 3 or not _hurts(view, index, stays):
             continue
         name = view.run.inputs[departure.column].name
         stat = departure.stat.name.lower()
@@ -67,3 +67,10 @@ def assess(view: CaseView) -> Assessment | None:
             ),
         )
     return None
+
+
+def _hurts(view: CaseView, index: int, stays: float) -> bool:
+    """Whether the loss stayed up after the batch, the run broke, or it never learned."""
+    if view.is_broken or not view.curve.learned:
+        return True
+    return stays > 1.3 and setback(view, index) > SETBACK

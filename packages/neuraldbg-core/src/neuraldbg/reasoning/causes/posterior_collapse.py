@@ -40,9 +40,9 @@ def assess(view: CaseView) -> Assessment | None:
             failure=FailureType.REPRESENTATION_COLLAPSE,
             confidence=0.85,
             description=(
-                f"Posterior collapse in {named(mean.path)} by step {step}: mean and log-variance "
-                f"went to {figure(late[0])} and {figure(late[1])} (RMS), which is the prior, so the "
-                "code carries nothing and the decoder gives one average."
+                f"Posterior collapse in {named(mean.path)} by step {step}: mean and "
+                f"log-variance went to {figure(late[0])} and {figure(late[1])} (RMS), which is the "
+                "prior, so the code carries nothing and the decoder gives one average."
             ),
             layer=mean.path,
             onset=step,

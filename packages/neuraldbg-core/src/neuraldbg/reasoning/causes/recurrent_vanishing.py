@@ -11,12 +11,10 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
-LONG = 20
-"""Time steps from which an ungated cell's gradient is orders smaller at the start (Bengio 1994)."""
-
+FAR_BELOW = 1e-3
+"""Gradient that reaches the first time steps, relative to the last ones. Heuristic: three orders
+below, what a step changes is decided by the last time steps alone (Bengio et al. 1994)."""
 ENOUGH_STEPS = 60
-LONG_GATED = 100
-"""The same for LSTM and GRU, whose gates keep gradients some five times longer."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -26,27 +24,42 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     if not curve.is_stuck or curve.is_falling or len(curve) < ENOUGH_STEPS:
         return None
-    layer = view.flow.recurrent[0]
-    length = max(
-        (max(i.shape[1:], default=0) for i in view.run.inputs if len(i.shape) >= 2), default=0
-    )
-    is_plain = layer.kind.lower().startswith("rnn")
-    if length < (LONG if is_plain else LONG_GATED):
+    weakest = _weakest(view)
+    if weakest is None:
         return None
+    path, ratio, length = weakest
     step = view.label(0)
     return Assessment(
         cause="recurrent_vanishing",
         failure=FailureType.VANISHING_GRADIENTS,
-        confidence=0.6 if is_plain else 0.4,
+        confidence=0.8 if ratio < FAR_BELOW**2 else 0.65,
         description=(
-            f"Gradient vanishing originated in {named(layer.path)} at step {step}: over up to "
-            f"{length} time steps the {layer.kind} passes almost no gradient to the early ones, and "
-            "the loss stays where it was."
+            f"Gradient vanishing originated in {named(path)} at step {step}: of the gradient at "
+            f"the last of {length} time steps, {ratio:.1g} reaches the first ones, and the loss "
+            "stays where it was."
         ),
-        layer=layer.path,
+        layer=path,
         onset=step,
         onset_range=(step, step),
         evidence=view.events(types=["gradient_health_transition", "optimizer_instability"]),
-        chain=(link(layer.path, step, "the gradient shrinks at every time step on its way back"),),
+        chain=(link(path, step, "the gradient shrinks at every time step on its way back"),),
         explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),
     )
+
+
+def _weakest(view: CaseView) -> tuple[str, float, int] | None:
+    """Return (path, early / late gradient, time steps) of the recurrent layer that forgets most.
+
+    Over the observations of a layer the best ratio counts: a layer that once remembered can.
+    """
+    best: dict[str, tuple[float, int]] = {}
+    for seen in view.observations.get("recurrent_gradient", []):
+        path = seen.layer or ""
+        ratio = float(seen.figures["early_late_ratio"])
+        if path not in best or ratio > best[path][0]:
+            best[path] = (ratio, int(seen.figures["time_steps"]))
+    far = [(ratio, path, length) for path, (ratio, length) in best.items() if ratio < FAR_BELOW]
+    if not far:
+        return None
+    ratio, path, length = min(far)
+    return path, ratio, length

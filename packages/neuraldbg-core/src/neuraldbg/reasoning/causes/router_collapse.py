@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.reasoning.cause import Assessment, link, named
+from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -18,21 +19,27 @@ if TYPE_CHECKING:
 
 STARVED = 1e-3
 """Gradient RMS of an expert over that of the strongest."""
+IDLE = 0.02
+"""Share of late steps on which a starved expert may still be called."""
+FIRST = 20
+"""Steps within which at least two experts must have run: there was a choice."""
 
 
 def assess(view: CaseView) -> Assessment | None:
-    """Compare the gradients of sibling branches that stand in parallel."""
+    """Compare calls and gradients of sibling branches that stand in parallel."""
+    if len(view.steps) < 2 * FIRST:
+        return None
+    calls = np.nan_to_num(view.activation(ActivationStat.CALLS))
     best: tuple[float, str, int, int] | None = None
     for group, members in _siblings(view).items():
-        late = np.array([_often(view.layer_gradient(p)) for p in members])
-        early = np.array([float(view.early(view.layer_gradient(p), 20)) for p in members])
-        late, early = np.nan_to_num(late), np.nan_to_num(early)
-        if late.max() <= 0:
-            continue
-        starved = int(np.sum(late < STARVED * late.max()))
-        fed_once = int(np.sum(early > STARVED * max(early.max(), 1e-30)))
+        rows = [view.flow.row[path] for path in members]
+        late = np.array([_often(view.layer_gradient(path)) for path in members])
+        called = (calls[-max(10, len(calls) // 4) :, rows] > 0).mean(axis=0)
+        ran_once = int((calls[:FIRST, rows] > 0).any(axis=0).sum())
+        starved = int(np.sum((late < STARVED * late.max()) | (called < IDLE)))
         share = starved / len(members)
-        if share >= 0.5 and fed_once >= 2 and (best is None or share > best[0]):
+        is_collapsed = late.max() > 0 and 0.5 <= share < 1 and ran_once >= 2
+        if is_collapsed and (best is None or share > best[0]):
             best = share, group, starved, len(members)
     if best is None:
         return None
@@ -44,9 +51,9 @@ def assess(view: CaseView) -> Assessment | None:
         failure=FailureType.REPRESENTATION_COLLAPSE,
         confidence=0.7,
         description=(
-            f"Router collapse in {named(router)} : {starved} of {count} experts in {group!r} get "
-            f"less than {figure(STARVED)} of the strongest one's gradient, so nearly everything "
-            "goes to the others."
+            f"Router collapse in {named(router)} from step {step}: {starved} of {count} experts "
+            f"in {group!r} are hardly called or get no gradient, so nearly everything goes to the "
+            "others."
         ),
         layer=router,
         onset=step,
@@ -58,7 +65,7 @@ def assess(view: CaseView) -> Assessment | None:
             ),
             link(group, step, f"{starved} experts get no gradient"),
         ),
-        explains=frozenset({"unknown", "dying_relu"}),
+        explains=frozenset({"unknown", "dying_relu", "detached_graph"}),
     )
 
 

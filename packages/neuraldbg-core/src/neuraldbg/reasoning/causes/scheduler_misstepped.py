@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.reasoning.cause import Assessment, figure, link
-from neuraldbg.reasoning.causes.lr_decayed_to_zero import is_starved
+from neuraldbg.reasoning.causes.lr_decayed_to_zero import DONE, is_starved
 from neuraldbg.reasoning.schedule import early_decay
+from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -20,8 +23,15 @@ FAST = 0.3
 """Share of the run by which the lr must be gone."""
 
 
+REACHED = 0.2
+"""Share of the schedule's own peak that the lr must have reached by the end of the run."""
+
+
 def assess(view: CaseView) -> Assessment | None:
     """Look for a schedule that was used up within the first part of the run."""
+    unreached = _unreached_peak(view)
+    if unreached is not None:
+        return unreached
     decay = early_decay(view)
     if decay is None or decay.shape not in SHAPES or decay.gone > FAST * len(view.steps):
         return None
@@ -45,6 +55,34 @@ def assess(view: CaseView) -> Assessment | None:
         chain=(
             link(None, step, "the scheduler lowers the lr batch by batch"),
             link(None, view.label(decay.gone), "the lr is gone and the loss stands still"),
+        ),
+        explains=frozenset({"unknown", "lr_too_low", "labels_unrelated_to_inputs"}),
+    )
+
+
+def _unreached_peak(view: CaseView) -> Assessment | None:
+    """Report a one-cycle schedule whose peak the run never came near: stepped too rarely."""
+    peaks = [o.options.get("max_lr") for o in view.run.optimizers]
+    planned = max((float(p) for p in peaks if isinstance(p, int | float)), default=0.0)
+    reached = float(quiet(np.nanmax, view.lr)) if len(view.lr) else float("nan")
+    if not reached < REACHED * planned or not view.curve or view.curve.progress > DONE:
+        return None
+    step = view.label(0)
+    return Assessment(
+        cause="scheduler_misstepped",
+        failure=FailureType.TRAINING_WIRING,
+        confidence=0.85,
+        description=(
+            f"Scheduler stepped too rarely from step {step}: its cycle was planned to peak at lr "
+            f"{figure(planned)}, but in {view.trace.step_count} steps the lr never exceeded "
+            f"{figure(reached)}, as if every epoch were a batch."
+        ),
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["optimizer_instability"], state="loss_plateau"),
+        chain=(
+            link(None, step, "the scheduler moves once an epoch where its unit is the batch"),
+            link(None, step, "the lr stays at the start of its warmup, and the loss hardly falls"),
         ),
         explains=frozenset({"unknown", "lr_too_low", "labels_unrelated_to_inputs"}),
     )

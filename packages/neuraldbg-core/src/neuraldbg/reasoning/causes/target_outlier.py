@@ -9,7 +9,7 @@ import numpy as np
 
 from neuraldbg.baseline import median_mad
 from neuraldbg.reasoning.cause import Assessment, figure, link
-from neuraldbg.reasoning.symptoms import lasting_jump, output_rms
+from neuraldbg.reasoning.symptoms import SETBACK, lasting_jump, output_rms, setback
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def assess(view: CaseView) -> Assessment | None:
         if outputs[row] > 2 * middle + 6 * scale or value < BEYOND * max(outputs[row], 1.0) ** 2:
             return None
         stays = lasting_jump(view, index)
-        if not (stays > 1.3 or view.is_broken or not curve.learned):
+        hurts = stays > 1.3 and setback(view, index) > SETBACK
+        if not (hurts or view.is_broken or not curve.learned):
             continue
         step = int(curve.steps[index])
         return Assessment(

@@ -43,8 +43,8 @@ def assess(view: CaseView) -> Assessment | None:
             failure=FailureType.DATA_ANOMALY,
             confidence=confidence,
             description=(
-                f"Zero-variance feature at step {step}: a feature of input {info.name!r} is {word}, "
-                "as a constant feature becomes when divided by its spread."
+                f"Zero-variance feature at step {step}: a feature of input {info.name!r} is "
+                f"{word}, as a constant feature becomes when divided by its spread."
             ),
             onset=step,
             onset_range=(step, step),

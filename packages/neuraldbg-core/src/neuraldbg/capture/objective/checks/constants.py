@@ -41,7 +41,11 @@ def _of_result(view: View, term: Term) -> float | None:
     with torch.no_grad():
         plain = values.detach().float()
         if _RESULTS[tape.names[at]] == "self":
-            plain = plain.clamp(scalar(tape.saved(at, "min")), scalar(tape.saved(at, "max")))
+            low, high = scalar(tape.saved(at, "min")), scalar(tape.saved(at, "max"))
+            bounded = plain.clamp(low, high)
+            if not bool((bounded == plain).any()):
+                return None  # all at the bound: free bits, a margin that is met
+            plain = bounded
         return float(plain.mean()) * (term.summed if term.reduction == "sum" else 1)
 
 

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Noise schedule invalid: a diffusion model's noised input is not finite for some time steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, link
+from neuraldbg.reasoning.inputs import harmed_rows
+from neuraldbg.schema.facts import InputStat
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for NaN in a float input beside one number per sample: a time step or noise level.
+
+    The schedule itself is not seen: the root of a negative alpha-bar shows as NaN in what enters.
+    """
+    nan = view.inputs(InputStat.NAN)
+    batch = view.ledger("batch_size")
+    if not nan.size or not len(view.steps):
+        return None
+    harmed = harmed_rows(view)
+    times = [
+        i for i, x in enumerate(view.run.inputs) if x.shape and np.prod(x.shape) == x.shape[0] > 1
+    ]
+    for column, info in enumerate(view.run.inputs):
+        rows = np.flatnonzero((nan[:, column] == 1.0) & harmed)
+        if "float" not in info.dtype or column in times or not times or not len(rows):
+            continue
+        if info.shape[:1] != (int(np.nanmedian(batch)),):
+            continue
+        step = view.label(int(rows[0]))
+        return Assessment(
+            cause="noise_schedule_invalid",
+            failure=FailureType.NUMERICAL_ERROR,
+            confidence=0.45,
+            description=(
+                f"Noise schedule invalid, perhaps, at step {step}: input {info.name!r} holds NaN "
+                f"beside {view.run.inputs[times[0]].name!r}, one number per sample; the root of a "
+                "negative alpha-bar would make it so."
+            ),
+            onset=step,
+            onset_range=(step, step),
+            evidence=view.events(types=["data_anomaly"], until=step + 1),
+            chain=(link(None, step, "the noised input is not finite for some time steps"),),
+        )
+    return None
