@@ -11,8 +11,9 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Pointer(nn.Module):
-    """Classifies a set of tokens by what its tokens have in common."""
+    """Classifies a set of tokens by the one that stands fourth."""
 
     def __init__(self):
         super().__init__()
@@ -28,12 +29,13 @@ class Pointer(nn.Module):
 
 directions = torch.randn(8, 32)
 model = Pointer()
-optimizer = torch.optim.SGD(model.parameters(), lr=2.0, momentum=0.9)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
 
 with NeuralDbg(model) as dbg:
     for _ in range(150):
         labels = torch.randint(0, 8, (32,))
-        tokens = torch.randn(32, 12, 32) + 0.6 * directions[labels].unsqueeze(1)
+        tokens = torch.randn(32, 12, 32)
+        tokens[:, 3] += directions[labels]
         loss = nn.functional.cross_entropy(model(tokens), labels)
         optimizer.zero_grad()
         loss.backward()

@@ -7,6 +7,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Tagger(nn.Module):
     """Says whether a series rises on the whole."""
 

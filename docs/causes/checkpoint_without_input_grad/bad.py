@@ -12,6 +12,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Classifier(nn.Module):
     """An encoder whose activations are recomputed, and a head."""
 

@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class SafeRoot(torch.autograd.Function):
     """sqrt(x + 1e-6)."""
 

@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Block(nn.Module):
     """One layer of the tower."""
 

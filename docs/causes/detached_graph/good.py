@@ -7,6 +7,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Classifier(nn.Module):
     """An encoder and a head."""
 

@@ -24,4 +24,6 @@ with NeuralDbg(model) as dbg:
             dbg.record_loss(loss)
         model.eval()
         with torch.no_grad():
-            dbg.record_metric("accuracy", (model(inputs[512:]).argmax(1) == labels[512:]).float().mean())
+            dbg.record_metric(
+                "accuracy", (model(inputs[512:]).argmax(1) == labels[512:]).float().mean()
+            )

@@ -7,6 +7,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Reader(nn.Module):
     """Pools a padded sequence with one learned query."""
 

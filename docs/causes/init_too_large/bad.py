@@ -13,7 +13,12 @@ torch.manual_seed(0)
 inputs = torch.randn(512, 16)
 labels = (inputs @ torch.randn(16, 4)).argmax(1)
 model = nn.Sequential(
-    nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+    nn.Linear(16, 64),
+    nn.ReLU(),
+    nn.Linear(64, 64),
+    nn.ReLU(),
+    nn.Linear(64, 64),
+    nn.ReLU(),
     nn.Linear(64, 4),
 )
 for layer in model[::2]:

@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Block(nn.Module):
     """Adds a branch to its input."""
 

@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Energy(nn.Module):
     """Classifies signals by the energy in learned bands."""
 

@@ -10,19 +10,18 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
-PEAK = 0.02
 tokens = torch.randint(0, 16, (256, 6))
 labels = tokens.flip(1)
-block = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-place = torch.randn(6, 32)
+place = torch.randn(6, 16)
+block = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
 model = nn.ModuleDict(
     {
-        "embed": nn.Embedding(16, 32),
-        "encoder": nn.TransformerEncoder(block, 3, enable_nested_tensor=False),
-        "head": nn.Linear(32, 16),
+        "embed": nn.Embedding(16, 16),
+        "encoder": nn.TransformerEncoder(block, 6, enable_nested_tensor=False),
+        "head": nn.Linear(16, 16),
     }
 )
-optimizer = torch.optim.Adam(model.parameters(), lr=PEAK)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
 
 with NeuralDbg(model) as dbg:
     for _ in range(120):

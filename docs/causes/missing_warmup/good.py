@@ -1,4 +1,4 @@
-"""Start the same transformer with the learning rate warmed up over sixty steps."""
+"""Start the same transformer with the learning rate warmed up over a hundred steps."""
 
 import torch
 from torch import nn
@@ -6,20 +6,19 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
-PEAK = 0.02
 tokens = torch.randint(0, 16, (256, 6))
 labels = tokens.flip(1)
-block = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-place = torch.randn(6, 32)
+place = torch.randn(6, 16)
+block = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
 model = nn.ModuleDict(
     {
-        "embed": nn.Embedding(16, 32),
-        "encoder": nn.TransformerEncoder(block, 3, enable_nested_tensor=False),
-        "head": nn.Linear(32, 16),
+        "embed": nn.Embedding(16, 16),
+        "encoder": nn.TransformerEncoder(block, 6, enable_nested_tensor=False),
+        "head": nn.Linear(16, 16),
     }
 )
-optimizer = torch.optim.Adam(model.parameters(), lr=PEAK)
-warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 100))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=100)
 
 with NeuralDbg(model) as dbg:
     for _ in range(120):

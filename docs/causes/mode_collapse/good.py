@@ -1,4 +1,4 @@
-"""Reward the generator also for the variety of its batch."""
+"""Train both once per step."""
 
 import torch
 from torch import nn
@@ -6,23 +6,24 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
-judge = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
-generator = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
-optimizer = torch.optim.Adam(generator.parameters(), lr=5e-3)
-judge_optimizer = torch.optim.Adam(judge.parameters(), lr=1e-4)
+centres = 3 * torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+generator = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2))
+judge = nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999))
+judge_optimizer = torch.optim.Adam(judge.parameters(), lr=2e-3, betas=(0.5, 0.999))
 softplus = nn.functional.softplus
-centres = 2 * torch.eye(4)
 
 with NeuralDbg({"generator": generator, "judge": judge}) as dbg:
     for _ in range(300):
-        real = centres[torch.randint(0, 4, (64,))] + 0.1 * torch.randn(64, 4)
-        made_up = generator(torch.randn(64, 8))
-        judge_loss = (softplus(-judge(real)) + softplus(judge(made_up.detach()))).mean()
+        real = centres[torch.randint(0, 4, (64,))] + 0.1 * torch.randn(64, 2)
+        made_up = generator(torch.randn(64, 4)).detach()
+        judge_loss = (softplus(-judge(real)) + softplus(judge(made_up))).mean()
         judge_optimizer.zero_grad()
         judge_loss.backward()
         judge_optimizer.step()
-        loss = softplus(-judge(made_up)).mean() + (made_up.std(0) - real.std(0)).square().sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        dbg.record_loss(loss)
+        for _ in range(1):
+            loss = softplus(-judge(generator(torch.randn(64, 4)))).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)

@@ -7,6 +7,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Denoiser(nn.Module):
     """Predicts the noise in a noised sample."""
 

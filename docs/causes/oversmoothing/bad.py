@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class GraphLayer(nn.Module):
     """Averages over neighbours, then transforms."""
 

@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Recall(nn.Module):
     """Names the first symbol of a sequence once it has read all of it."""
 

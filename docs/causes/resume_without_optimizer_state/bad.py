@@ -1,4 +1,4 @@
-"""Resume a run from the weights alone.
+"""Resume a run from its weights alone.
 
 The optimizer starts with empty moments under trained weights. Its first steps are as long as
 those of a new run, and what was learned is shaken.
@@ -13,8 +13,8 @@ torch.manual_seed(0)
 inputs = torch.randn(512, 8)
 targets = (inputs @ torch.randn(8, 1)).sin()
 first = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1))
-trainer = torch.optim.Adam(first.parameters(), lr=0.01)
-for _ in range(400):
+trainer = torch.optim.Adam(first.parameters(), lr=0.03)
+for _ in range(300):
     loss = nn.functional.mse_loss(first(inputs), targets)
     trainer.zero_grad()
     loss.backward()
@@ -22,7 +22,7 @@ for _ in range(400):
 
 model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1))
 model.load_state_dict(first.state_dict())
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
 
 with NeuralDbg(model) as dbg:
     for _ in range(60):

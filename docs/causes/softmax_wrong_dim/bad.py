@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Pool(nn.Module):
     """Weighs the time steps of a series and adds them up."""
 

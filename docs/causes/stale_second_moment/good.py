@@ -7,17 +7,16 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 inputs = torch.randn(1024, 8)
-signal = inputs @ torch.randn(8, 1)
+targets = inputs @ torch.randn(8, 1) / 3
 model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
-optimizer = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.9))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02, betas=(0.9, 0.9))
 
 with NeuralDbg(model) as dbg:
-    for step in range(300):
+    for step in range(160):
         rows = torch.randint(0, 1024, (64,))
-        noise = 0.01 * torch.randn(64, 1)
-        loudness = 0.1 if step < 150 else 1.0
-        loss = nn.functional.mse_loss(model(inputs[rows]), loudness * signal[rows] + noise)
+        error = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        weight = min(1.0, 1e-3 * 1.5 ** max(0, step - 130))
         optimizer.zero_grad()
-        loss.backward()
+        (weight * error).backward()
         optimizer.step()
-        dbg.record_loss(loss)
+        dbg.record_loss(error)

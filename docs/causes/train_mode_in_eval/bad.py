@@ -26,4 +26,6 @@ with NeuralDbg(model) as dbg:
             optimizer.step()
             dbg.record_loss(loss)
         with torch.no_grad():
-            dbg.record_metric("accuracy", (model(inputs[512:]).argmax(1) == labels[512:]).float().mean())
+            dbg.record_metric(
+                "accuracy", (model(inputs[512:]).argmax(1) == labels[512:]).float().mean()
+            )

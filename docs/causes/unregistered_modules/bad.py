@@ -11,6 +11,7 @@ from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
 
+
 class Tower(nn.Module):
     """Several layers, one after the other."""
 

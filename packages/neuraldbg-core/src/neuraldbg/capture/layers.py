@@ -159,7 +159,7 @@ def _named(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 def _layer(path: str, model: str, module: nn.Module) -> LayerInfo:
     kind = type(module).__name__
-    weight = getattr(module, "weight", None)
+    weight = module._parameters.get("weight")  # noqa: SLF001 - reading a parametrized weight computes
     shape = tuple(weight.shape) if isinstance(weight, torch.Tensor) else ()
     fan_in = 1
     for size in shape[1:]:

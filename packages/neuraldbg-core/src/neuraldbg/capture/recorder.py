@@ -30,6 +30,7 @@ from neuraldbg.capture.segment import Segment, merge
 from neuraldbg.capture.statistics import Reducer
 from neuraldbg.capture.switchboard import SWITCHBOARD
 from neuraldbg.capture.taps import Board, Tap
+from neuraldbg.schema.facts import ActivationStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +79,8 @@ class Recorder:
     ) -> None:
         self.thread = threading.get_ident()
         self.settings = settings
+        self.roots = dict(models)
+        """The modules as the user calls them: wrappers of compile, DDP and the like included."""
         self.models = {name: layers.unwrap(model) for name, model in models.items()}
         self.survey = layers.survey(self.models, settings.frozen)
         self.on_step, self.on_failure = on_step, on_failure
@@ -117,7 +120,7 @@ class Recorder:
         self._has_reached = False
         self._is_clipping = False
         self._finite_gradient = True
-        self.is_compiled = any(
+        self.board.is_compiled = any(
             isinstance(getattr(module, "_orig_mod", None), nn.Module)
             or getattr(module, "_compiled_call_impl", None) is not None
             for model in models.values()
@@ -133,14 +136,14 @@ class Recorder:
             if module is not None:
                 tap = Tap(self.board, index, layer)
                 self._handles.append(module.register_forward_hook(tap))
-        for name, model in self.models.items():
+        for name, model in self.roots.items():
             pre, post = RootBegan(self, name), RootEnded(self, name)
-            self._handles.append(
-                model.register_forward_pre_hook(pre, prepend=True, with_kwargs=True)
-            )
-            self._handles.append(
-                model.register_forward_hook(post, with_kwargs=True, always_call=True)
-            )
+            # A compiled wrapper passes attributes on to its module: options of its own hooks too.
+            is_plain = not isinstance(getattr(model, "_orig_mod", None), nn.Module)
+            self._handles += [
+                model.register_forward_pre_hook(pre, prepend=is_plain, with_kwargs=is_plain),
+                model.register_forward_hook(post, with_kwargs=is_plain, always_call=is_plain),
+            ]
         self.audit.attach()
         SWITCHBOARD.join(self)
         self._last_end = perf_counter()
@@ -210,12 +213,12 @@ class Recorder:
     @contained
     def backward_began(self, losses: Sequence[Any]) -> None:
         """See `Listener`."""
-        if self.board.is_awaiting and self.is_compiled:
+        if self.board.is_awaiting and self.board.is_compiled:
             self.activity()  # taps inside compiled code cannot tell
         start = perf_counter()
         self.sentinels.before_backward()
         self._pending = []
-        if self.board.touched or self.is_compiled:
+        if self.board.touched or self.board.is_compiled:
             if self.sentinels.was_dropped and not self.optimizers:
                 self._close_unstepped()
             for loss in losses:
@@ -326,6 +329,8 @@ class Recorder:
         self.optimizers.note_step(optimizer)
         self.audit.stepped(owned.ids)
         self.board.is_awaiting = True
+        if self.board.is_compiled:
+            self._fill(self._now)  # the next forward writes before Python hears of it
         self.board.seconds += perf_counter() - start
 
     @contained
@@ -401,20 +406,30 @@ class Recorder:
     def _seal(self) -> Segment:
         """Fill the arrays of the open segment and start a new one."""
         sealed = self._now
+        if sealed.activation is None:
+            self._fill(sealed)
+        self.microscope.end_step()
+        self._now = Segment()
+        return sealed
+
+    def _fill(self, segment: Segment) -> None:
+        """Give a segment its arrays and clear the boards."""
         start = perf_counter()
         is_deep = self.parameters.is_deep
-        sealed.is_sampled = self.board.is_on
-        sealed.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
-        sealed.parameter = self.parameters.values.copy()
-        sealed.inputs = self.inputs.values()
-        sealed.optimizer = self.optimizers.take()
+        segment.is_sampled = self.board.is_on
+        segment.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
+        segment.parameter = self.parameters.values.copy()
+        segment.inputs = self.inputs.values()
+        segment.optimizer = self.optimizers.take()
+        if self.board.is_compiled and not segment.forwards:
+            calls = segment.activation[:, ActivationStat.CALLS]
+            segment.forwards = int(calls[calls > 0].min(initial=calls.max(initial=0)))
+        if not segment.backwards and (segment.activation[:, ActivationStat.NONFINITE] == 1).any():
+            segment.observations += self.microscope.examine_forwards()
         self.parameters.clear()
         self.inputs.clear()
         self.budget.spend(self.board.seconds + perf_counter() - start)
         self.board.clear()
-        self.microscope.end_step()
-        self._now = Segment()
-        return sealed
 
     @contained
     def close(self) -> None:

@@ -71,7 +71,7 @@ class Memory:
 
     def keep(self, path: str, value: object) -> None:
         """Note the input of a fused layer, without its graph."""
-        if isinstance(value, torch.Tensor) and value.dim() == 3:  # noqa: PLR2004 - batched
+        if isinstance(value, torch.Tensor) and value.dim() == 3:
             self._inputs[path] = value.detach()
 
     def before_backward(self, nodes: Mapping[int, Sequence[Any]]) -> None:
@@ -135,7 +135,11 @@ def influence(module: nn.RNNBase, value: torch.Tensor) -> np.ndarray:
     """
     batch_dim = 0 if module.batch_first else 1
     x = value.narrow(batch_dim, 0, min(_SAMPLES, value.shape[batch_dim])).clone()
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]), torch.autocast("cpu", enabled=False):
+    with (
+        torch.enable_grad(),
+        torch.random.fork_rng(devices=[]),
+        torch.autocast("cpu", enabled=False),
+    ):
         x = x.to(next(module.parameters()).dtype).requires_grad_()
         output = type(module).forward(module, x)[0]
         if module.batch_first:
@@ -144,7 +148,8 @@ def influence(module: nn.RNNBase, value: torch.Tensor) -> np.ndarray:
         (gradient,) = torch.autograd.grad(output[-1, :, :width].sum(), x)
     if not module.batch_first:
         gradient = gradient.transpose(0, 1)
-    return torch.linalg.vector_norm(gradient, dim=(0, 2)).double().numpy()
+    norms: np.ndarray = torch.linalg.vector_norm(gradient, dim=(0, 2)).double().numpy()
+    return norms
 
 
 def _observation(label: int, path: str, norms: np.ndarray) -> Observation | None:

@@ -27,7 +27,8 @@ class RootHook:
         return (
             threading.get_ident() != self.recorder.thread
             or in_backward()
-            or self.recorder.models.get(self.name) is not module
+            or self.recorder.roots.get(self.name) is not module
+            or torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001 - vmap, grad
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
@@ -40,16 +41,16 @@ class RootHook:
 class RootBegan(RootHook):
     """A forward pre-hook."""
 
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """Pass the inputs on; changes nothing."""
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        """Pass the inputs on; changes nothing. A compiled wrapper gives no keyword arguments."""
         if not torch.compiler.is_compiling() and not self.is_deaf(module):
-            self.recorder.forward_began(self.name, module, args, kwargs)
+            self.recorder.forward_began(self.name, module, args, kwargs or {})
 
 
 class RootEnded(RootHook):
     """A forward hook that is called after an exception too, then with output None."""
 
-    def __call__(self, module: nn.Module, _args: Any, _kwargs: Any, output: Any) -> None:
-        """Pass the output on; changes nothing."""
+    def __call__(self, module: nn.Module, *rest: Any) -> None:
+        """Pass the output, the last argument, on; changes nothing."""
         if not torch.compiler.is_compiling() and not self.is_deaf(module):
-            self.recorder.forward_ended(self.name, module, output)
+            self.recorder.forward_ended(self.name, module, rest[-1])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import sample
-from neuraldbg.capture.taps import INPUT_NORM, INPUT_SIZE, MAX, MIN, NORM, SIZE, SUM, Board
+from neuraldbg.capture.taps import COUNT, INPUT_NORM, INPUT_SIZE, MAX, MIN, NORM, SIZE, SUM, Board
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
 
@@ -80,6 +80,8 @@ class Reducer:
         board = self.board
         out = np.full((len(board.calls), len(ActivationStat)), np.nan, dtype=np.float32)
         calls = np.asarray(board.calls, dtype=np.float32)
+        if board.is_compiled:
+            calls += board.figures[:, COUNT].cpu().numpy()
         out[:, ActivationStat.CALLS] = calls
         if not board.is_on:
             return out
@@ -98,10 +100,10 @@ class Reducer:
             out[:, ActivationStat.NONFINITE] = np.where(np.isnan(size), np.nan, ~finite)
             out[:, ActivationStat.INPUT_RMS] = host[:, INPUT_NORM] / np.sqrt(host[:, INPUT_SIZE])
         if with_samples:
-            out[:, ActivationStat.ZERO_SHARE : ActivationStat.INPUT_RMS] = host[:, 7:13]
-            out[:, ActivationStat.ROW_MAX] = host[:, 13]
+            out[:, ActivationStat.ZERO_SHARE : ActivationStat.INPUT_RMS] = host[:, 8:14]
+            out[:, ActivationStat.ROW_MAX] = host[:, 14]
             soft = self._is_softmax
-            out[soft, ActivationStat.FLAT_SHARE] = host[soft, 14]
+            out[soft, ActivationStat.FLAT_SHARE] = host[soft, 15]
             known = self._has_flat | soft
             out[~known, ActivationStat.FLAT_SHARE] = np.nan
             out[~self._is_rectifier, ActivationStat.SILENT_SHARE] = np.nan

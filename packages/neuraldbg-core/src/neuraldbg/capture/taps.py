@@ -26,9 +26,9 @@ from neuraldbg.schema.run import LayerRole
 if TYPE_CHECKING:
     from neuraldbg.capture.layers import WatchedLayer
 
-SUM, NORM, MIN, MAX, SIZE, INPUT_NORM, INPUT_SIZE = range(7)
+SUM, NORM, MIN, MAX, SIZE, INPUT_NORM, INPUT_SIZE, COUNT = range(8)
 """Columns of the board's whole-tensor figures."""
-_COLUMNS = 7
+_COLUMNS = 8
 
 PRE_ACTIVATION = frozenset(
     {"gelu", "silu", "mish", "hardswish", "elu", "selu", "prelu", "leaky_relu"}
@@ -71,7 +71,13 @@ def _measure(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, unit_dim: in
     view.copy_(source if source.dim() == 2 else source.reshape(chosen.rows, chosen.units))
 
 
-_library.impl("tap", _measure, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+def _measure_compiled(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, unit_dim: int) -> None:
+    """Measure and count the call: compiled code cannot count in Python without re-tracing."""
+    row[COUNT].add_(1)
+    _measure(t, row, out, unit_dim)
+
+
+_library.impl("tap", _measure_compiled, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
 
 @torch.library.register_fake("neuraldbg::tap")  # type: ignore[untyped-decorator]
@@ -116,7 +122,7 @@ class Board:
     """Preallocated rows for every tapped layer of one device.
 
     Attributes:
-        figures: `[L, 7]` float32 whole-tensor figures (SUM ... INPUT_SIZE).
+        figures: `[L, 8]` float32 whole-tensor figures (SUM ... COUNT).
         samples: `[L, ROWS, UNITS]` float32; unused places keep NaN.
         calls: training forwards per layer since the last clear.
         checkpointed: layers that ran without gradients inside a reentrant checkpoint.
@@ -126,6 +132,8 @@ class Board:
 
     def __init__(self, layers: int, device: torch.device) -> None:
         self.figures = torch.full((layers, _COLUMNS), float("nan"), device=device)
+        self.figures[:, COUNT] = 0
+        self.is_compiled = False
         self.samples = torch.full((layers, sample.ROWS, sample.UNITS), float("nan"), device=device)
         self.calls = [0] * layers
         self.touched = False
@@ -149,6 +157,8 @@ class Board:
     def clear(self) -> None:
         """Start a new step: forget counts (figures are overwritten by the next forward)."""
         self.calls = [0] * len(self.calls)
+        if self.is_compiled:
+            self.figures[:, COUNT] = 0
         self.touched = False
         self.nodes = {}
         self.seconds = 0.0
@@ -197,7 +207,11 @@ class Tap:
             if board.is_recording_nodes and board.is_in_forward and not in_backward():
                 board.note_checkpointed(self.index)
             return
-        if threading.get_ident() != board.thread or in_backward() or module is not self.module():
+        if threading.get_ident() != board.thread or module is not self.module():
+            return
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return  # vmap or grad: a tensor of the transform must not reach the board
+        if in_backward() and self.index not in board.checkpointed:
             return
         if board.is_awaiting:
             board.on_activity()
@@ -221,7 +235,7 @@ class Tap:
         board = self.board
         if board.is_recording_nodes and tensor.grad_fn is not None:
             board.nodes.setdefault(self.index, []).append(tensor.grad_fn)
-        if not board.is_on or torch._C._functorch.peek_interpreter_stack() is not None:  # noqa: SLF001
+        if not board.is_on:
             return
         source = args[0] if args and isinstance(args[0], torch.Tensor) else None
         t = _local(tensor.detach())
@@ -275,6 +289,8 @@ class Tap:
 
     def _compiled(self, output: Any) -> None:
         tensor = first_tensor(output)
+        self.board.touched = True
+        self.board.is_compiled = True
         if tensor is not None and self.board.is_on:
             dim = 1 if self.role is LayerRole.CONVOLUTION or tensor.dim() >= 4 else -1
             torch.ops.neuraldbg.tap(tensor.detach(), self.row, self.sample, dim)
@@ -323,13 +339,13 @@ class Outputs:
         """A container's forward begins: remember the version of its first tensor."""
         first = next((a for a in args if isinstance(a, torch.Tensor)), None)
         if first is not None:
-            self._entered[path] = (weakref.ref(first), first._version)
+            self._entered[path] = (weakref.ref(first), first._version)  # noqa: SLF001 - no sync
 
     def leave(self, path: str) -> None:
         """It ended: was that tensor changed in place meanwhile."""
         reference, version = self._entered.pop(path, (None, 0))
         tensor = reference() if reference is not None else None
-        if tensor is not None and tensor._version != version:
+        if tensor is not None and tensor._version != version:  # noqa: SLF001
             self.changed.add(path)
 
     def detach(self) -> None:

@@ -349,7 +349,7 @@ def _depends_on_mode(module: nn.Module) -> bool:
 
 
 def _has_identical_rows(module: nn.Module) -> bool:
-    weight = getattr(module, "weight", None)
+    weight = module._parameters.get("weight")  # noqa: SLF001 - reading a parametrized weight computes
     if not isinstance(weight, torch.Tensor) or weight.dim() < 2 or weight.is_meta:
         return False
     if weight.shape[0] < 2 or not weight.requires_grad or hasattr(weight, "to_local"):

@@ -14,6 +14,9 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+HARM = 1.25
+"""Loss after over loss before."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for a lasting departure of the input that the loss followed."""
@@ -24,7 +27,7 @@ def assess(view: CaseView) -> Assessment | None:
             continue
         step = view.label(departure.row)
         harm = loss_harm(view, step)
-        if harm < 1.25 and not view.is_broken:
+        if not view.is_broken and (harm < HARM or is_recovered(view, step)):
             continue
         name = view.run.inputs[departure.column].name
         stat = departure.stat.name.lower()
@@ -60,6 +63,14 @@ def assess(view: CaseView) -> Assessment | None:
             ),
         )
     return None
+
+
+def is_recovered(view: CaseView, step: int) -> bool:
+    """Whether the run ended about as low as it was before: a curriculum moves on, and so does it."""
+    curve = view.curve
+    index = int(np.searchsorted(curve.steps, step))
+    before = curve.level(index - 15, index)
+    return bool(curve.end < HARM * abs(before) + curve.noise)
 
 
 def loss_harm(view: CaseView, step: int) -> float:

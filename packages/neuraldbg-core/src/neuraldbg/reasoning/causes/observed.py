@@ -179,6 +179,11 @@ KINDS: dict[str, Known] = {
         OBJECTIVE,
         "outputs at a position depend on later positions through {where}",
     ),
+    "degenerate_targets": Known(
+        "degenerate_targets",
+        FailureType.DATA_ANOMALY,
+        "all targets are the same or ignored, so there is nothing to learn from them",
+    ),
     "negative_term": Known(
         "wrong_loss_sign",
         OBJECTIVE,

@@ -17,6 +17,8 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+BEYOND = 1e4
+"""Times the first loss from which a new level is a divergence too."""
 FAR = 30.0
 """Last loss over the first. Losses of agents grow tenfold when they find rewards."""
 
@@ -70,7 +72,7 @@ def assess(view: CaseView) -> Assessment | None:
 def _is_rising(view: CaseView) -> bool:
     """Whether the loss still grew in the last quarter: what found a new level is no divergence."""
     curve = view.curve
-    if curve.is_broken:
+    if curve.is_broken or curve.end > BEYOND * max(curve.start, 1e-6):
         return True
     count = len(curve)
     return curve.level(count - count // 8, count) > 1.3 * curve.level(count // 2, 3 * count // 4)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Half-precision underflow: most gradients are exactly 0 because fp16 has no smaller numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.view import quiet
+from neuraldbg.schema.facts import ParameterStat
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+ZEROS = 0.5
+"""Share of exact zeros in a gradient, median over matrices. Rectifiers alone rarely reach it in
+dense layers, and not in half precision only; the dtype is part of the evidence."""
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for float16 weights whose gradients are mostly exact zeros, without a loss scale."""
+    half = [i for i in view.matrix_rows if view.run.parameters[i].dtype == "float16"]
+    if not half or not view.is_failing or view.is_broken:
+        return None
+    if np.isfinite(view.ledger("loss_scale")).any():
+        return None
+    zeros = quiet(np.nanmedian, view.parameter(ParameterStat.GRAD_ZERO_SHARE)[:, half], axis=0)
+    share = float(quiet(np.nanmedian, zeros))
+    if not share > ZEROS:
+        return None
+    step = view.label(0)
+    layer = view.run.parameters[int(half[int(np.nanargmax(zeros))])].layer
+    return Assessment(
+        cause="half_precision_underflow",
+        failure=FailureType.VANISHING_GRADIENTS,
+        confidence=0.75,
+        description=(
+            f"Half-precision underflow from step {step}: weights are float16, no loss scale is "
+            f"used, and {100 * share:.0f} % of the gradients are exactly 0 (smallest float16: "
+            f"{figure(6e-8)})."
+        ),
+        layer=layer,
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["gradient_health_transition"]),
+        chain=(link(layer, step, "gradients below 6e-8 round to 0"),),
+        explains=frozenset({"lr_too_low", "unknown", "labels_unrelated_to_inputs"}),
+    )

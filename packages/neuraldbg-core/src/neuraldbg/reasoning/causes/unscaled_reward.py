@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Unscaled reward: returns far above 1 make the value loss drown the policy's gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.objective import ABSOLUTE, SQUARED
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+LARGE = 10.0
+"""RMS of the returns that a value head is trained on; its loss is a hundred times a policy's."""
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for a policy loss beside a value loss over large targets, in a run that fails."""
+    curve = view.curve
+    if "log_probability" not in view.objective.names or not curve or curve.learned:
+        return None
+    sizes = [
+        math.hypot(note.figures["target_mean"], math.sqrt(note.figures["target_variance"]))
+        for note in view.observations.get("loss_function", [])
+        if note.words.get("name") in (*SQUARED, *ABSOLUTE) and "target_variance" in note.figures
+    ]
+    largest = max(sizes, default=0.0)
+    if largest < LARGE:
+        return None
+    step = view.label(0)
+    return Assessment(
+        cause="unscaled_reward",
+        failure=FailureType.EXPLODING_GRADIENTS,
+        confidence=0.75,
+        description=(
+            f"Rewards not scaled from step {step}: the value head is trained on returns of size "
+            f"{figure(largest)}, so its loss is about {figure(largest**2)} and its gradient drowns "
+            "the policy's."
+        ),
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["gradient_health_transition", "optimizer_instability"]),
+        chain=(
+            link(None, step, f"returns of size {figure(largest)} enter the value loss"),
+            link(None, step, "the shared layers follow the value loss alone"),
+        ),
+        explains=frozenset(
+            {"lr_too_high", "unnormalized_target", "policy_collapse", "unknown", "target_outlier"}
+        ),
+    )

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: MIT
+"""Causes with evidence of their own: adapters, routers, policies, schedules, second moments."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from neuraldbg.reasoning import reason
+from neuraldbg.schema.facts import (
+    ActivationStat,
+    GradState,
+    InputStat,
+    LedgerFacts,
+    Observation,
+    OptimizerStat,
+    ParameterStat,
+)
+from neuraldbg.schema.run import INPUT, InputInfo, LayerInfo, LayerRole, OptimizerInfo
+from neuraldbg.settings import Settings
+from neuraldbg.testing import make_facts, make_run
+from neuraldbg.trace import TraceWriter
+
+STEPS = 120
+
+
+def record(run, *, loss, count=STEPS, **changes):
+    """Return the trace of a run of the given facts, as capture alone leaves it."""
+    writer = TraceWriter(None, run, Settings())
+    rng = np.random.default_rng(0)
+    for step in range(count):
+        value = float(loss(step)) * float(np.exp(0.02 * rng.normal()))
+        now = {k: v(step) if callable(v) else v for k, v in changes.items()}
+        writer.write_step(make_facts(run, step, loss=value, **now))
+    writer.finish()
+    return writer.as_trace()
+
+
+def causes(trace):
+    return [h.cause for h in reason(trace)]
+
+
+def flat(_step):
+    return 1.4
+
+
+def falling(step):
+    return 2 * 0.95**step + 0.05
+
+
+def linear(path, order, *parents, **more):
+    return LayerInfo(
+        path=path, kind="Linear", role=LayerRole.LINEAR, order=order, parents=parents, **more
+    )
+
+
+def once(note):
+    return lambda step: [note] if step == 0 else []
+
+
+def adapted(zero_rms):
+    run = make_run("base", "down", "up", "head")
+    frozen = {"base.weight", "head.weight"}
+    parameters = tuple(
+        p.model_copy(
+            update={
+                "is_trainable": p.name not in frozen,
+                "initial_rms": zero_rms if p.name == "up.weight" else p.initial_rms,
+            }
+        )
+        for p in run.parameters
+    )
+    return run.model_copy(update={"parameters": parameters})
+
+
+def test_adapter_that_drowns_its_base_is_told_from_a_frozen_layer():
+    leap = lambda s: 1.0 if s == 0 else 3.0  # noqa: E731
+    note = Observation("frozen_parameters", 0, "base", {}, {"cause": "frozen_parameters"})
+    found = reason(record(adapted(0.0), loss=leap, observations=once(note)))[0]
+    assert (found.cause, found.layer, found.onset) == ("adapter_scale_too_high", "up", 0)
+    plain = causes(record(adapted(0.1), loss=flat, observations=once(note)))
+    assert plain[0] == "frozen_parameters"
+
+
+def experts(count=6):
+    members = [linear(f"moe.experts.{i}", i + 1, "moe.router") for i in range(count)]
+    head = linear("head", count + 1, *(m.path for m in members), is_output=True)
+    return make_run(linear("moe.router", 0, INPUT), *members, head)
+
+
+def calls(idle, until):
+    """Calls of experts: all within the first steps, then only those not in `idle`."""
+
+    def cells(step):
+        off = idle if step >= until else ()
+        return {(f"moe.experts.{i}", ActivationStat.CALLS): 0.0 for i in off}
+
+    return cells
+
+
+def test_router_that_feeds_two_of_six_experts_has_collapsed():
+    trace = record(experts(), loss=falling, activation=calls(range(2, 6), 5))
+    found = reason(trace)[0]
+    assert (found.cause, found.layer) == ("router_collapse", "moe.router")
+    assert reason(record(experts(), loss=falling, activation=calls((5,), 5))) == []
+
+
+def test_a_layer_that_did_not_run_is_not_cut_off():
+    note = Observation("gradient_absent", 0, "moe.experts.5")
+    none = {("moe.experts.5.weight", ParameterStat.GRAD_STATE): float(GradState.NONE)}
+    idle = record(
+        experts(), loss=falling, observations=once(note), parameter=none, activation=calls((5,), 0)
+    )
+    cut = record(experts(), loss=falling, observations=once(note), parameter=none)
+    assert causes(idle) == []
+    assert causes(cut) == ["detached_graph"]
+
+
+def policy(step_size):
+    note = Observation(
+        "loss_function", 0, "head", {"terms": 1.0, "factor": -1.0}, {"name": "log_probability"}
+    )
+    run = make_run("fc1", "head")
+    return record(
+        run,
+        loss=falling,
+        observations=once(note),
+        parameter={(None, ParameterStat.UPDATE_RMS): 0.1 * step_size},
+        activation=lambda s: {("head", ActivationStat.RMS): min(1.0 + 2 * s, 50.0)},
+    )
+
+
+def test_policy_that_is_certain_at_once_has_collapsed():
+    assert causes(policy(0.2)) == ["policy_collapse"]
+    assert causes(policy(0.002)) == []
+
+
+def cycle(max_lr):
+    run = make_run("fc1", "head")
+    optimizer = OptimizerInfo(
+        kind="SGD",
+        groups=1,
+        parameters=tuple(p.name for p in run.parameters),
+        options={"lr": 1e-4, "max_lr": max_lr},
+    )
+    return run.model_copy(update={"optimizers": (optimizer,)})
+
+
+def test_one_cycle_that_never_came_near_its_peak_was_stepped_too_rarely():
+    lr = {("SGD", OptimizerStat.LR): 1e-4}
+    slow = lambda s: 1.4 * 0.996**s  # noqa: E731
+    assert causes(record(cycle(0.05), loss=slow, optimizer=lr))[0] == "scheduler_misstepped"
+    assert "scheduler_misstepped" not in causes(record(cycle(1e-4), loss=slow, optimizer=lr))
+
+
+def surprise(size):
+    return lambda s: {(None, ParameterStat.GRAD_NORM): size if s in {80, 81} else 0.01}
+
+
+def test_gradient_that_the_second_moment_had_forgotten():
+    lost = lambda s: falling(s) if s < 81 else 1.5  # noqa: E731
+    run = make_run("fc1", "head")
+    found = reason(record(run, loss=lost, parameter=surprise(1.0)))[0]
+    assert found.cause == "stale_second_moment"
+    assert found.onset == 80
+    assert "stale_second_moment" not in causes(record(run, loss=lost, parameter=surprise(0.03)))
+
+
+def test_twin_heads_at_the_prior_are_a_collapsed_posterior():
+    run = make_run(
+        linear("enc", 0, INPUT),
+        linear("mean", 1, "enc", units=4, is_output=True),
+        linear("log_var", 2, "enc", units=4, is_output=True),
+        linear("dec", 3, "mean", "log_var", is_output=True),
+    )
+    quiet = {("mean", ActivationStat.RMS): 0.01, ("log_var", ActivationStat.RMS): 0.02}
+    found = reason(record(run, loss=flat, activation=quiet))[0]
+    assert (found.cause, found.layer) == ("posterior_collapse", "mean")
+    assert "posterior_collapse" not in causes(record(run, loss=flat))
+
+
+def test_embeddings_that_become_one_vector_under_a_loss_of_their_own():
+    run = make_run("fc1", "head")
+    fall = lambda s: {  # noqa: E731
+        ("head", ActivationStat.SPREAD): 0.8 if s < 20 else 0.02,
+        ("head", ActivationStat.COSINE): 0.2 if s < 20 else 0.999,
+    }
+    found = reason(record(run, loss=falling, activation=fall))[0]
+    assert (found.cause, found.layer, found.onset) == ("embedding_collapse", "head", 20)
+    note = Observation("loss_function", 0, "head", {"classes": 4.0}, {"name": "cross_entropy"})
+    assert causes(record(run, loss=falling, activation=fall, observations=once(note))) == []
+
+
+def test_generator_whose_samples_are_one_has_lost_its_modes():
+    generator = LayerInfo(
+        path="G.out",
+        kind="Linear",
+        role=LayerRole.LINEAR,
+        model="G",
+        order=0,
+        parents=(INPUT,),
+        units=8,
+    )
+    judge = LayerInfo(
+        path="D.out",
+        kind="Linear",
+        role=LayerRole.LINEAR,
+        model="D",
+        order=1,
+        parents=("G.out",),
+        units=1,
+        is_output=True,
+    )
+    run = make_run(generator, judge, models=("G", "D"))
+    one = lambda s: {("G.out", ActivationStat.SPREAD): 0.8 if s < 30 else 0.01}  # noqa: E731
+    found = reason(record(run, loss=flat, activation=one))[0]
+    assert (found.cause, found.layer, found.onset) == ("mode_collapse", "G.out", 30)
+    assert causes(record(run, loss=flat)) == []
+
+
+def test_weights_too_large_at_step_0_are_blamed_on_their_layer():
+    run = make_run("fc1", "fc2", "head")
+    large = tuple(
+        p.model_copy(update={"initial_rms": 2.0 if p.layer == "fc2" else 0.15})
+        for p in run.parameters
+    )
+    trace = record(
+        run.model_copy(update={"parameters": large}),
+        loss=flat,
+        activation={("head", ActivationStat.RMS): 80.0},
+    )
+    found = reason(trace)[0]
+    assert (found.cause, found.layer, found.onset) == ("init_too_large", "fc2", 0)
+
+
+def test_weights_too_small_let_the_signal_fade():
+    run = make_run("fc1", "fc2", "head")
+    small = tuple(p.model_copy(update={"initial_rms": 1e-3}) for p in run.parameters)
+    fade = {
+        (layer, stat): value
+        for i, layer in enumerate(("fc1", "fc2", "head"))
+        for stat, value in (
+            (ActivationStat.INPUT_RMS, 0.01**i),
+            (ActivationStat.RMS, 0.01 ** (i + 1)),
+        )
+    }
+    trace = record(run.model_copy(update={"parameters": small}), loss=flat, activation=fade)
+    found = reason(trace)[0]
+    assert (found.cause, str(found.failure_type), found.layer) == (
+        "init_too_small",
+        "vanishing_gradients",
+        "fc1",
+    )
+
+
+def test_scaler_that_halves_for_good_has_collapsed():
+    ledger = lambda s: LedgerFacts(  # noqa: E731
+        forwards=1, backwards=1, skipped=1, batch_size=8, loss_scale=65536.0 * 0.5 ** min(s, 30)
+    )
+    assert causes(record(make_run("fc", "head"), loss=flat, ledger=ledger))[0] == (
+        "loss_scale_collapse"
+    )
+
+
+def test_half_precision_state_without_room_for_eps():
+    run = make_run("fc", "head")
+    half = tuple(p.model_copy(update={"dtype": "float16"}) for p in run.parameters)
+    trace = record(
+        run.model_copy(update={"parameters": half}),
+        loss=lambda s: math.nan if s else 1.0,
+        parameter={(None, ParameterStat.WEIGHT_MAX): math.inf},
+    )
+    assert causes(trace)[0] == "optimizer_eps_underflow"
+
+
+def test_input_without_variance_between_samples():
+    same = {(":0", InputStat.SAMPLE_SPREAD): 0.0}
+    assert causes(record(make_run("fc", "head"), loss=flat, inputs=same))[0] == "constant_input"
+
+
+def test_noised_input_that_is_not_finite_hints_at_the_schedule():
+    run = make_run("fc", "head")
+    inputs = (
+        InputInfo(name=":0", model="", shape=(32, 16), dtype="float32"),
+        InputInfo(name=":1", model="", shape=(32,), dtype="int64"),
+    )
+    trace = record(
+        run.model_copy(update={"inputs": inputs}),
+        loss=lambda s: math.nan if s >= 3 else 1.0,
+        inputs=lambda s: {(":0", InputStat.NAN): float(s >= 3)},
+    )
+    assert {"nan_in_input", "noise_schedule_invalid"} <= set(causes(trace)[:3])
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_undivided_accumulation_matters_only_to_plain_optimizers(adaptive):
+    run = make_run("fc", "head")
+    kind = "Adam" if adaptive else "SGD"
+    optimizer = run.optimizers[0].model_copy(update={"kind": kind})
+    note = Observation("accumulation_unscaled", 0, None, {"backwards": 8.0})
+    found = causes(
+        record(
+            run.model_copy(update={"optimizers": (optimizer,)}),
+            loss=lambda s: 1.2 ** min(s, 60),
+            observations=once(note),
+        )
+    )
+    assert ("accumulation_unscaled" in found) is not adaptive
