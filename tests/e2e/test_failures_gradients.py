@@ -269,5 +269,5 @@ def test_one_long_sequence_among_short_ones_without_clipping(explained):
             if not loss.isfinite():
                 break
     assert 1e3 * max(norms[:45]) < norms[45] < float("inf")
-    assert losses[46] > 1e3 * max(losses[:45])
+    assert not losses[46] < 3 * max(losses[:45])
     explained(dbg, "exploding_gradients").check("exploding_gradients", "rnn", 45, is_leading=False)

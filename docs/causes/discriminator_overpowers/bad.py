@@ -10,16 +10,17 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
+JUDGE_STEPS, JUDGE_LR, LR = 3, 1e-2, 2e-3
 real_mean = 3 * torch.randn(16)
 generator = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 16))
 judge = nn.Sequential(nn.Linear(16, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
-optimizer = torch.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999))
-judge_optimizer = torch.optim.Adam(judge.parameters(), lr=1e-2, betas=(0.5, 0.999))
+optimizer = torch.optim.Adam(generator.parameters(), lr=LR, betas=(0.5, 0.999))
+judge_optimizer = torch.optim.Adam(judge.parameters(), lr=JUDGE_LR, betas=(0.5, 0.999))
 softplus = nn.functional.softplus
 
 with NeuralDbg({"generator": generator, "judge": judge}) as dbg:
-    for _ in range(100):
-        for _ in range(3):
+    for _ in range(150):
+        for _ in range(JUDGE_STEPS):
             real = real_mean + 0.3 * torch.randn(64, 16)
             made_up = generator(torch.randn(64, 8)).detach()
             judge_loss = (softplus(-judge(real)) + softplus(judge(made_up))).mean()

@@ -11,7 +11,7 @@ model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
 with NeuralDbg(model) as dbg:
-    for step in range(200):
+    for _ in range(200):
         metres = torch.randn(64, 8)
         targets = metres @ weights
         inputs = metres

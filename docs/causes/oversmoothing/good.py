@@ -6,31 +6,21 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
-
-
-class GraphLayer(nn.Module):
-    """Averages over neighbours, then transforms."""
-
-    def __init__(self, features):
-        super().__init__()
-        self.linear = nn.Linear(features, 16)
-        self.own = nn.Linear(features, 16)
-
-    def forward(self, nodes, adjacency):
-        return (self.linear(adjacency @ nodes) + self.own(nodes)).relu()
+DEPTH = 2
 
 
 class GraphNet(nn.Module):
-    """Several graph layers and a head."""
+    """Averages over neighbours, layer by layer."""
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.ModuleList(GraphLayer(8 if i == 0 else 16) for i in range(2))
-        self.head = nn.Linear(16, 2)
+        self.enter, self.head = nn.Linear(8, 16), nn.Linear(16, 2)
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(DEPTH))
 
     def forward(self, nodes, adjacency):
+        nodes = self.enter(nodes)
         for layer in self.layers:
-            nodes = layer(nodes, adjacency)
+            nodes = nodes + layer(adjacency @ nodes).relu()
         return self.head(nodes)
 
 
@@ -39,7 +29,7 @@ adjacency = edges / edges.sum(1, keepdim=True)
 nodes = torch.randn(64, 8)
 labels = (nodes[:, 0] > 0).long()
 model = GraphNet()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
 with NeuralDbg(model) as dbg:
     for _ in range(120):

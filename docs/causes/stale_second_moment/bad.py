@@ -1,6 +1,7 @@
-"""Raise the weight of the loss a thousandfold within twenty steps, under a second moment that remembers a thousand.
+"""Raise the weight of the loss a thousandfold under a second moment that remembers long.
 
-Adam divides by the root of the second moment, which still holds the small gradients of before:
+The weight rises within twenty steps and the second moment remembers a thousand. Adam divides
+by its root, which still holds the small gradients of before:
 for some steps it moves thirty times too far, and the loss jumps to a hundred times its level.
 """
 

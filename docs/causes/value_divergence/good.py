@@ -1,6 +1,6 @@
 """Compute targets with a copy that is renewed now and then."""
 
-import copy
+from copy import deepcopy
 
 import torch
 from torch import nn
@@ -8,9 +8,8 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 torch.manual_seed(0)
-GAMMA = 0.99
 model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 1))
-target_model = copy.deepcopy(model)
+target_model = deepcopy(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 with NeuralDbg(model) as dbg:
@@ -19,11 +18,11 @@ with NeuralDbg(model) as dbg:
         following = 2 * state + 0.1 * torch.randn(64, 4)
         reward = 0.1 * state[:, :1]
         with torch.no_grad():
-            target = reward + GAMMA * target_model(following)
+            target = reward + 0.99 * target_model(following)
         loss = nn.functional.mse_loss(model(state), target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         dbg.record_loss(loss)
-        if step == 150:
+        if step % 150 == 149:
             target_model.load_state_dict(model.state_dict())

@@ -308,3 +308,18 @@ def test_undivided_accumulation_matters_only_to_plain_optimizers(adaptive):
         )
     )
     assert ("accumulation_unscaled" in found) is not adaptive
+
+
+def recurrent(ratio, loss):
+    rnn = LayerInfo(path="rnn", kind="RNN", role=LayerRole.RECURRENT, order=0, parents=(INPUT,))
+    run = make_run(rnn, linear("head", 1, "rnn", is_output=True))
+    figures = {"early_late_ratio": ratio, "time_steps": 60.0, "factor_per_step": 0.8}
+    note = Observation("recurrent_gradient", 0, "rnn", figures)
+    return record(run, loss=loss, observations=once(note))
+
+
+def test_short_memory_counts_where_the_run_fails():
+    found = reason(recurrent(1e-9, flat))[0]
+    assert (found.cause, found.layer, found.onset) == ("recurrent_vanishing", "rnn", 0)
+    assert causes(recurrent(1e-9, falling)) == []
+    assert causes(recurrent(0.3, flat)) == []

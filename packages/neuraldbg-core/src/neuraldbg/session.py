@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import logging
 import math
 import os
@@ -11,9 +12,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 import neuraldbg
+from neuraldbg.capture.layers import unwrap
 from neuraldbg.capture.recorder import Recorder
 from neuraldbg.errors import PluginError, UsageError
 from neuraldbg.inquiry import Inquiry
@@ -53,7 +56,8 @@ class NeuralDbg(Inquiry):
 
     Raises:
         TypeError: `model` is neither a module nor a mapping of names to modules.
-        UsageError: There is no module to watch, or the session is entered twice.
+        UsageError: There is no module to watch, an option is out of its range, `frozen` names no
+            layer, or the session is entered twice.
 
     Example:
         >>> import torch
@@ -82,7 +86,7 @@ class NeuralDbg(Inquiry):
         strict_plugins: bool = False,
         frozen: tuple[str, ...] = (),
     ) -> None:
-        settings = Settings(
+        settings = _settings(
             threshold_vanishing=threshold_vanishing,
             threshold_exploding=threshold_exploding,
             overhead=overhead,
@@ -92,6 +96,7 @@ class NeuralDbg(Inquiry):
         )
         self._settings = settings
         self._models = _by_name(model)
+        _check_frozen(self._models, settings.frozen)
         self._path = trace
         self._is_open = False
         self._is_done = False
@@ -144,7 +149,7 @@ class NeuralDbg(Inquiry):
         try:
             if isinstance(error, Exception):
                 recorder.examine_exception(error)
-            recorder.finish()
+            recorder.finish(has_error=error is not None)
         finally:
             recorder.detach()
             self._recorder = None
@@ -261,6 +266,31 @@ class NeuralDbg(Inquiry):
         return self._trace
 
 
+def _settings(**options: Any) -> Settings:
+    try:
+        return Settings(**options)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = ".".join(str(part) for part in wrong["loc"])
+        message = f"{name}={wrong['input']!r} cannot be used: {wrong['msg'].lower()}"
+        raise UsageError(message) from None
+
+
+def _check_frozen(models: Mapping[str, nn.Module], frozen: tuple[str, ...]) -> None:
+    """Refuse a path that names no module and no parameter: a typing error would hide a fault."""
+    known = [
+        ".".join(part for part in (name, path) if part)
+        for name, model in models.items()
+        for path, _ in [*unwrap(model).named_modules(), *unwrap(model).named_parameters()]
+    ]
+    for path in frozen:
+        if path not in known:
+            near = difflib.get_close_matches(path, known, n=3)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            message = f"frozen={path!r} names no layer of the watched models{hint}"
+            raise UsageError(message)
+
+
 def _by_name(model: Any) -> dict[str, nn.Module]:
     if isinstance(model, nn.Module):
         return {"": model}
@@ -280,7 +310,11 @@ def _number(value: Any) -> float:
         if plain.numel() == 0:
             return math.nan
         return float(plain if plain.numel() == 1 else plain.float().mean())
-    return float(value)
+    try:
+        return float(value)
+    except ValueError:
+        message = f"expected a number or a tensor, not {value!r}"
+        raise TypeError(message) from None
 
 
 def _environment(name: str, default: int) -> int:

@@ -291,10 +291,13 @@ class Recorder:
         start = perf_counter()
         if self.optimizers.is_new(optimizer):
             self._observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
+        if id(optimizer) in self._now.stepped:
+            self.close()  # no forward between: gradients that the user computes elsewhere
         if any(id(optimizer) in s.stepped for s in self._group):
             self._is_sparse = True
-            self._emit(self._group)
-            self._group = []
+            group, self._group = self._group, []
+            for segment in group:
+                self._emit([segment])
         scale = getattr(optimizer, "grad_scale", None)
         divisor = float(scale) if isinstance(scale, torch.Tensor) else 1.0
         is_finite = self.parameters.before_step(owned, divisor)
@@ -490,14 +493,16 @@ class Recorder:
         self.reducer.configure(learned)
 
     @contained
-    def finish(self) -> None:
+    def finish(self, *, has_error: bool = False) -> None:
         """Close the last step, whole or interrupted, with what only the end shows."""
         self._observe(self.wiring.finish(self._first_label or 0, self.ordinal))
-        if self._now.is_done or self._group or not self._now.is_empty:
-            is_whole = self._now.is_done or bool(self._group)
-            group = [*self._group, self._seal()]
-            self._group = []
-            self._emit(group, is_interrupted=not is_whole)
+        last = self._seal()
+        is_whole = last.is_done or bool(self._group)
+        has_trained = last.is_done or last.backwards or last.losses or last.observations
+        if has_error or has_trained:  # else: a last forward to look at results
+            self._group.append(last)
+        group, self._group = self._group, []
+        self._emit(group, is_interrupted=not is_whole)
 
 
 def _batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

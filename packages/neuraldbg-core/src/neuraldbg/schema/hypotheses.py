@@ -73,4 +73,4 @@ class RootCause(Frozen):
     layer: str | None
     step: int
     event: str
-    """Id of the event."""
+    """Id of the event; empty where the hypothesis alone places the failure."""

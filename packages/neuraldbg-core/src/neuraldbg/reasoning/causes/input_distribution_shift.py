@@ -66,10 +66,15 @@ def assess(view: CaseView) -> Assessment | None:
 
 
 def is_recovered(view: CaseView, step: int) -> bool:
-    """Whether the run ended about as low as it was before: a curriculum moves on, and so does it."""
+    """Whether the run ended about as low as it was before: a curriculum moves on, and so does it.
+
+    What threw the loss above where the run had started was no curriculum.
+    """
     curve = view.curve
     index = int(np.searchsorted(curve.steps, step))
-    before = curve.level(index - 15, index)
+    before, at_once = curve.level(index - 15, index), curve.level(index, index + 3)
+    if at_once > curve.origin:
+        return False
     return bool(curve.end < HARM * abs(before) + curve.noise)
 
 

@@ -15,6 +15,9 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+EXTREME_Z = 50.0
+EXTREME_JUMP = 30.0
+"""From here on a batch is told although the loss came back: the optimizer's moments did not."""
 WARM_UP = 8
 """Batches before there is a band."""
 
@@ -35,7 +38,8 @@ def assess(view: CaseView) -> Assessment | None:
         value = curve.values[index]
         jump = float(value / abs(usual)) if np.isfinite(value) and usual else float("inf")
         stays = lasting_jump(view, index)
-        if jump < 3 or not _hurts(view, index, stays):
+        extreme = abs(departure.z) > EXTREME_Z and jump > EXTREME_JUMP
+        if jump < 3 or not (extreme or _hurts(view, index, stays)):
             continue
         name = view.run.inputs[departure.column].name
         stat = departure.stat.name.lower()

@@ -12,45 +12,51 @@ from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
     from neuraldbg.schema.run import LayerInfo
 
-FLAT = 0.25
-"""RMS of mean and log-variance below which the posterior is the prior, N(0, 1)."""
-
+FLAT = 0.12
+"""Spread of the code between samples, in units of the prior's deviation, 1: next to noise of that
+size it tells nothing."""
+NOISE = 3.0
+"""What the decoder reads over what the code gives: the difference is the noise of sampling."""
 ENOUGH_STEPS = 50
 """A fresh VAE's code is near the prior too: give it time to leave."""
 
 
 def assess(view: CaseView) -> Assessment | None:
-    """Look for twin heads (mean, log-variance) that both went to zero."""
-    if len(view.steps) < ENOUGH_STEPS or view.is_broken:
+    """Look for a code that the loss and a decoder read, lost in the noise that is added to it."""
+    if len(view.steps) < ENOUGH_STEPS or view.is_broken or len(view.run.models) > 1:
         return None
-    rms = view.activation(ActivationStat.RMS)
-    for mean, log_var in _twins(view):
-        rows = view.flow.row[mean.path], view.flow.row[log_var.path]
-        late = [float(view.late(rms[:, r])) for r in rows]
-        if not all(np.isfinite(v) and v < FLAT for v in late):
+    for code, readers in _codes(view):
+        spread = code_spread(view, code.path)
+        last = float(view.late(spread))
+        size = float(view.late(view.activation(ActivationStat.RMS)[:, view.flow.row[code.path]]))
+        incoming = view.activation(ActivationStat.INPUT_RMS)
+        read = [float(view.late(incoming[:, view.flow.row[r.path]])) for r in readers]
+        is_noisy = any(r > NOISE * last and r > 1.5 * size for r in read)
+        if not (last < FLAT and is_noisy):
             continue
-        outputs = [x for x in view.flow.outputs if x.path not in {mean.path, log_var.path}]
-        flat = np.flatnonzero((rms[:, rows[0]] < FLAT) & (rms[:, rows[1]] < FLAT))
-        step = view.label(int(flat[0])) if len(flat) else view.label(0)
+        rows = np.flatnonzero(spread < FLAT)
+        step = view.label(int(rows[0])) if len(rows) else view.label(0)
         return Assessment(
             cause="posterior_collapse",
             failure=FailureType.REPRESENTATION_COLLAPSE,
             confidence=0.85,
             description=(
-                f"Posterior collapse in {named(mean.path)} by step {step}: mean and "
-                f"log-variance went to {figure(late[0])} and {figure(late[1])} (RMS), which is the "
-                "prior, so the code carries nothing and the decoder gives one average."
+                f"Posterior collapse in {named(code.path)} by step {step}: between samples the "
+                f"code varies by {figure(last)}, next to sampling noise of about 1, so it carries "
+                "nothing and the decoder gives one average."
             ),
-            layer=mean.path,
+            layer=code.path,
             onset=step,
             onset_range=(view.label(0), step),
             evidence=view.events(types=["representation_collapse", "activation_regime_shift"]),
             chain=(
-                link(mean.path, step, "the KL term pulls the posterior onto the prior"),
-                link(outputs[0].path if outputs else None, step, "the decoder ignores the code"),
+                link(code.path, step, "the KL term pulls the posterior onto the prior"),
+                link(readers[0].path, step, "the decoder ignores the code"),
             ),
             explains=frozenset(
                 {"embedding_collapse", "labels_unrelated_to_inputs", "unknown", "mode_collapse"}
@@ -59,22 +65,27 @@ def assess(view: CaseView) -> Assessment | None:
     return None
 
 
-def _twins(view: CaseView) -> list[tuple[LayerInfo, LayerInfo]]:
-    """Return pairs of layers of one size that read the same layer and feed both loss and decoder.
+def code_spread(view: CaseView, path: str) -> NDArray[np.float64]:
+    """Return the standard deviation between samples of a layer's output, absolute, `[T]`."""
+    row = view.flow.row[path]
+    relative = view.activation(ActivationStat.SPREAD)[:, row]
+    return np.asarray(relative * view.activation(ActivationStat.RMS)[:, row])
 
-    The KL term reads mean and log-variance directly, so both are outputs; the decoder reads them
-    too. Queries and keys, or two heads of one trunk, lack one or the other.
+
+def _codes(view: CaseView) -> list[tuple[LayerInfo, list[LayerInfo]]]:
+    """Return layers that both the loss and later layers of the model read, with those readers.
+
+    The KL term reads mean and log-variance directly; the decoder reads them too.
     """
-    pairs = []
-    layers = view.flow.weighted
-    for i, first in enumerate(layers):
-        for second in layers[i + 1 :]:
-            same = first.units == second.units and set(first.parents) == set(second.parents)
-            if not (first.is_output and second.is_output):
-                continue
-            if same and first.parents and first.kind == second.kind and first.units > 0:
-                readers = [x for x in layers if first.path in view.flow.ancestors(x.path)]
-                both = [x for x in readers if second.path in view.flow.ancestors(x.path)]
-                if both:
-                    pairs.append((first, second))
-    return pairs
+    found = []
+    for layer in view.flow.weighted:
+        if not layer.is_output or layer.units < 2:
+            continue
+        readers = [
+            view.flow.info[child]
+            for child in view.flow.children(layer.path)
+            if child in view.flow.matrices
+        ]
+        if readers:
+            found.append((layer, readers))
+    return found

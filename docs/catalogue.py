@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: MIT
+"""Write the catalogue of causes and detectors: `python docs/catalogue.py`.
+
+Pages come from the vocabulary, the docstrings of the programs, the source of the detectors and
+`causes/catalogue.toml`. What NeuralDBG says of a program comes from running it: `says.txt` beside
+the program, and `detectors.json`, for each cause the detectors that tell its two programs apart.
+With `--pages`, nothing is run and only the pages are written.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import json
+import re
+import runpy
+import sys
+import tomllib
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.causes import Cause, vocabulary
+from neuraldbg.detectors import neuraldbg_detectors
+
+if TYPE_CHECKING:
+    from neuraldbg import NeuralDbg
+    from neuraldbg.detector import Detector
+
+DOCS = Path(__file__).parent
+CAUSES, DETECTORS = DOCS / "causes", DOCS / "detectors"
+
+
+@cache
+def notes() -> dict[str, Any]:
+    """Return `catalogue.toml`: `unseen`, `accepted` and `known_gaps`."""
+    return tomllib.loads((CAUSES / "catalogue.toml").read_text(encoding="utf-8"))
+
+
+def session(program: Path) -> NeuralDbg:
+    """Run a program of the catalogue on one thread and return its closed session."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of some faults itself
+            return runpy.run_path(str(program))["dbg"]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def record() -> None:
+    """Run every pair; write what NeuralDBG says of the bad program, and who saw the difference."""
+    seen: dict[str, list[str]] = {}
+    for folder in sorted(path.parent for path in CAUSES.glob("*/bad.py")):
+        bad, good = session(folder / "bad.py"), session(folder / "good.py")
+        lines = [line.rstrip() for line in bad.summary().splitlines()]
+        (folder / "says.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        loud, silent = ({event.detector for event in dbg.events} for dbg in (bad, good))
+        seen[folder.name] = sorted(loud - silent)
+    text = json.dumps(seen, indent=2, sort_keys=True)
+    (CAUSES / "detectors.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+# --- causes -----------------------------------------------------------------------------------
+
+
+def sentences(text: str) -> str:
+    """Return a text with one sentence per line."""
+    return re.sub(r"(?<=[a-z0-9)`][.!?:]) (?=[A-Z`])", "\n", " ".join(text.split()))
+
+
+def docstring(program: Path) -> tuple[str, str, int]:
+    """Return the first line of a program's docstring, the rest, and where its code begins."""
+    tree = ast.parse(program.read_text(encoding="utf-8"))
+    first, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
+    return first, rest, tree.body[1].lineno
+
+
+def listing(name: str, program: str, *, marked: str = "") -> str:
+    """Return the directive that shows a program from its first statement on."""
+    start = docstring(CAUSES / name / program)[2]
+    options = f":language: python\n:lines: {start}-\n"
+    if marked:
+        options += f":emphasize-lines: {marked}\n"
+    return f"```{{literalinclude}} {name}/{program}\n{options}```\n"
+
+
+def changed(name: str, program: str, other: str) -> str:
+    """Return the shown lines in which a program differs from the other one, as Sphinx counts."""
+    start = docstring(CAUSES / name / program)[2]
+    here, there = (
+        (CAUSES / name / file).read_text(encoding="utf-8").splitlines()[begin - 1 :]
+        for file, begin in ((program, start), (other, docstring(CAUSES / name / other)[2]))
+    )
+    matcher = difflib.SequenceMatcher(None, there, here, autojunk=False)
+    lines = [
+        str(line + 1)
+        for kind, _, _, first, last in matcher.get_opcodes()
+        if kind != "equal"
+        for line in range(first, last)
+        if here[line].strip()
+    ]
+    return ",".join(lines)
+
+
+def said(name: str) -> str:
+    """Return the section on what NeuralDBG says of the bad program."""
+    text = "## What NeuralDBG says of it\n\n"
+    text += f"```{{literalinclude}} {name}/says.txt\n:language: text\n```\n"
+    if name in notes()["known_gaps"]:
+        reason = sentences(notes()["known_gaps"][name])
+        text += f"\n:::{{admonition}} A known gap\nIt should say `{name}` first.\n{reason}\n:::\n"
+    if name in notes()["accepted"]:
+        other = notes()["accepted"][name]
+        text += f"\nThat it says `{other['cause']}` first is as right.\n{sentences(other['reason'])}\n"
+    return text + "\nOf the program below, it says nothing.\n"
+
+
+def cause_page(cause: Cause) -> str:
+    """Return the page of a cause."""
+    failures = ", ".join(f"`{failure}`" for failure in cause.failures)
+    signs = f"## How it shows\n\n{_stated(cause.signs)}\n\nIt is seen as {failures}.\n"
+    spares = _stated(cause.spares) if cause.spares else "Nothing that a trace holds clears it."
+    against = f"## What speaks against it\n\n{spares}\n"
+    remedy = f"## What to do\n\n{_stated(cause.remedy)}\n"
+    confirm = _stated(cause.confirm) if cause.confirm else NOT_TO_BE_REPLAYED
+    proof = f"## How to confirm it\n\n{confirm}\n"
+    if cause.id in notes()["unseen"]:
+        about = f"{sentences(notes()['unseen'][cause.id])}\nThere is no program for it here.\n"
+        return "\n".join([f"# `{cause.id}`\n", about, signs, against, remedy, proof])
+    what, why, _ = docstring(CAUSES / cause.id / "bad.py")
+    better = docstring(CAUSES / cause.id / "good.py")[0]
+    bad = listing(cause.id, "bad.py", marked=changed(cause.id, "bad.py", "good.py"))
+    good = listing(cause.id, "good.py", marked=changed(cause.id, "good.py", "bad.py"))
+    return "\n".join(
+        [
+            f"# `{cause.id}`\n",
+            f"## What happens\n\n{what}\n{sentences(why)}\n",
+            signs,
+            against,
+            f"## A program that has it\n\n{bad}",
+            said(cause.id),
+            remedy,
+            f"{better}\n\n{good}",
+            proof,
+        ]
+    )
+
+
+NOT_TO_BE_REPLAYED = "No replay of recorded steps can prove it: the evidence must carry it."
+
+
+def _stated(text: str) -> str:
+    """Return an entry of the vocabulary as a sentence."""
+    whole = text[:1].upper() + text[1:]
+    return sentences(whole if whole.endswith((".", "?", "!")) else f"{whole}.")
+
+
+def causes_index() -> str:
+    """Return the list of all causes, by the failure under which they are usually seen first."""
+    text = (
+        "# Causes\n\n"
+        "Why a run fails: one page per cause, each with a program that has the fault, what "
+        "NeuralDBG says of it, and the same program without it.\n"
+        "The programs are short, and run as they stand.\n"
+        "All of them are tests: the bad one must be named, of the good one nothing may be said.\n"
+        "Where that does not hold, the page says so.\n"
+    )
+    known = vocabulary()
+    for failure, sentence in known.failure_types.items():
+        members = [cause for cause in known.causes.values() if cause.failures[0] == failure]
+        if not members:
+            continue
+        rows = "\n".join(f"| [`{c.id}`]({c.id}.md) | {_teaser(c)} |" for c in members)
+        about = _stated(re.sub(r" \(states: .*\)", "", sentence))
+        text += f"\n## `{failure}`\n\n{about}\n\n| cause | for example |\n|---|---|\n{rows}\n"
+    listed = "\n".join(sorted(known.causes))
+    return f"{text}\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+
+
+def _teaser(cause: Cause) -> str:
+    if cause.id in notes()["unseen"]:
+        return "not seen by the core alone"
+    gap = " (a known gap)" if cause.id in notes()["known_gaps"] else ""
+    return docstring(CAUSES / cause.id / "bad.py")[0].rstrip(".").replace("|", r"\|") + gap
+
+
+# --- detectors --------------------------------------------------------------------------------
+
+
+def thresholds(source: str) -> list[tuple[str, str, str]]:
+    """Return (name, value, what its docstring says) of the numbers of a detector's module."""
+    body = ast.parse(source).body
+    found = []
+    for place, node in enumerate(body):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        after = body[place + 1] if place + 1 < len(body) else None
+        is_told = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        about = " ".join(str(after.value.value).split()) if is_told else ""
+        if isinstance(node.value, ast.Constant):
+            found.append((node.targets[0].id, ast.unparse(node.value), about))
+    return found
+
+
+def kinds(module: object) -> list[str]:
+    """Return the kinds of observation that a detector turns into events."""
+    return sorted(getattr(module, "KINDS", ()))
+
+
+def detector_page(detector: type[Detector]) -> str:
+    """Return the page of a detector."""
+    module = importlib.import_module(detector.__module__)
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    types = ", ".join(f"`{kind}`" for kind in sorted(map(str, detector.event_types)))
+    text = f"# `{detector.name}`\n\n{sentences(module.__doc__ or '')}\n"
+    text += f"\n## What it says\n\n{sentences(detector.__doc__ or '')}\n"
+    text += f"Its events are {types}; [Events](../reference/events.md) has their states.\n"
+    if kinds(module):
+        listed = "\n".join(f"- `{kind}`" for kind in kinds(module))
+        text += (
+            "\nIt turns these [observations](../reference/observations.md) into events:\n\n"
+            f"{listed}\n"
+        )
+    text += f"\n## Thresholds and where they come from\n\n{_threshold_table(source)}\n"
+    return f"{text}\n## Programs\n\n{_programs(detector.name)}"
+
+
+def _threshold_table(source: str) -> str:
+    from neuraldbg.settings import Settings
+
+    rows = [
+        f"| `{name}` | {field.default:g} | {SETTINGS[name]} |"
+        for name, field in Settings.model_fields.items()
+        if name in SETTINGS and f"settings.{name}" in source
+    ]
+    rows += [f"| `{name}` | {value} | {about} |" for name, value, about in thresholds(source)]
+    if not rows:
+        return "None: it passes on what capture found."
+    return "\n".join(["| threshold | value | why |", "|---|---|---|", *rows])
+
+
+SETTINGS = {
+    "threshold_vanishing": "A setting of the session: L2 gradient norm below which a layer is "
+    "`vanishing`. The public default of 1.x.",
+    "threshold_exploding": "A setting of the session: L2 gradient norm above which a layer is "
+    "`exploding`. The public default of 1.x.",
+}
+
+
+def _programs(name: str) -> str:
+    seen = json.loads((CAUSES / "detectors.json").read_text(encoding="utf-8"))
+    members = [cause for cause in sorted(seen) if name in seen[cause]]
+    if not members:
+        return "No program of the catalogue sets it off.\n"
+    listed = "\n".join(f"- [`{cause}`](../causes/{cause}.md)" for cause in members)
+    return (
+        "It speaks on the bad program of each of these pages, and is silent on the good one:\n\n"
+        f"{listed}\n"
+    )
+
+
+def detectors_index() -> str:
+    """Return the list of all detectors."""
+    detectors = neuraldbg_detectors()
+    rows = "\n".join(
+        f"| [`{d.name}`]({d.name}.md) | {sentences(d.__doc__ or '').splitlines()[0]} |"
+        for d in detectors
+    )
+    listed = "\n".join(d.name for d in detectors)
+    return (
+        "# Detectors\n\n"
+        "What watches a run: one page per built-in detector, with its thresholds and their "
+        "sources.\n"
+        "Detectors see every step in this order, and say *that* something changed.\n"
+        "[Causes](../causes/index.md) say why.\n"
+        "[Write a detector](../write-a-detector.md) adds one of your own.\n\n"
+        f"| detector | says |\n|---|---|\n{rows}\n\n"
+        f"```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+    )
+
+
+# --- all --------------------------------------------------------------------------------------
+
+
+def pages() -> dict[Path, str]:
+    """Return every page of the catalogue with its text."""
+    found = {CAUSES / "index.md": causes_index(), DETECTORS / "index.md": detectors_index()}
+    for cause in vocabulary().causes.values():
+        found[CAUSES / f"{cause.id}.md"] = cause_page(cause)
+    for detector in neuraldbg_detectors():
+        found[DETECTORS / f"{detector.name}.md"] = detector_page(detector)
+    return found
+
+
+if __name__ == "__main__":
+    if "--pages" not in sys.argv:
+        record()
+    DETECTORS.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
