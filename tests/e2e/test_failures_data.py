@@ -99,7 +99,7 @@ def train_pictures(spoil, steps=70, **options):
         return spoil(step, x), y
 
     model, held_out = Convolutional(), pictures(64)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.8)
     return train(
         model, optimizer, make, steps, criterion=F.cross_entropy, validation=held_out, **options
     )
@@ -248,16 +248,16 @@ def test_gain_of_a_sensor_that_creeps_up(explained):
 @pytest.mark.parametrize("kind", ["batch", "sample"])
 def test_outlier_of_one_batch(explained, training, first, kind):
     def spoil(step, x):
-        if step == 55:
+        if step == 110:
             if kind == "batch":
                 return x * 60
             x[2] *= 5000
         return x
 
-    dbg, losses, _ = training(spoil, steps=85)
-    assert losses[55] > 2 * max(losses[45:55])
-    explained(dbg, "outlier").check("data_anomaly", (None, first), (54, 56))
-    explained(dbg, "data_anomaly").check("data_anomaly", (None, first), (54, 56))
+    dbg, losses, _ = training(spoil, steps=140)
+    assert losses[110] > 2 * max(losses[100:110])
+    explained(dbg, "outlier").check("data_anomaly", (None, first), (109, 111))
+    explained(dbg, "data_anomaly").check("data_anomaly", (None, first), (109, 111))
     assert "distribution_shift" not in {event.to_state for event in dbg.events if event.step > 50}
 
 

@@ -291,8 +291,9 @@ def test_every_exception_is_documented() -> None:
 
 def test_every_page_of_the_docs_is_in_a_table_of_contents() -> None:
     listed = {
-        entry.strip()
-        for table in re.findall(r"(?s)```\{toctree\}\n(.*?)```", _text(DOCS / "index.md"))
+        str((page.parent / entry.strip()).relative_to(DOCS))
+        for page in DOCS.rglob("*.md")
+        for table in re.findall(r"(?s)```\{toctree\}\n(.*?)```", _text(page))
         for entry in table.splitlines()
         if entry.strip() and not entry.startswith(":")
     }

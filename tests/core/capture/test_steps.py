@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.budget import FULL_STEPS, Budget
+from neuraldbg.capture.budget import FREE_STEPS, FULL_STEPS, Budget
 from neuraldbg.capture.ledger import is_divided
 from neuraldbg.capture.segment import Segment, merge
 from neuraldbg.trace import LEDGER_FIELDS
@@ -248,9 +248,9 @@ def test_budget_is_kept_where_it_can_be(cost, step):
     light = cost / 10
     spent = watched = 0.0
     is_on = True
-    for turn in range(FULL_STEPS + 1200):
+    for turn in range(FREE_STEPS + 1200):
         own = cost if is_on else light
-        if turn >= FULL_STEPS + 400:
+        if turn >= FREE_STEPS + 400:
             spent, watched = spent + own, watched + step
         budget.spend(own)
         is_on = budget.next_step(step + own, alarm=False)
@@ -263,7 +263,7 @@ def test_budget_is_kept_where_it_can_be(cost, step):
 def test_budget_comes_back_in_force_around_an_alarm():
     budget = Budget(0.05)
     is_on = True
-    for _ in range(FULL_STEPS + 50):
+    for _ in range(FREE_STEPS + 50):
         budget.spend(1e-3 if is_on else 1e-5)
         is_on = budget.next_step(1.5e-3, alarm=False)
     assert budget.cadence > 1

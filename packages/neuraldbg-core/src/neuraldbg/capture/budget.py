@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-FULL_STEPS = 256
+FULL_STEPS = 64
 """First steps that are always watched in full. Heuristic: faults of initialisation, wiring and
 objective show there, and the cost estimate needs them."""
+FREE_STEPS, FREE_S = 256, 1.0
+"""Up to so many steps go on in full while watching has cost less than this many seconds in all.
+Heuristic: nobody minds a second, and in a fast program it buys the whole first phase."""
 DEEP_EVERY = 4
 """Sampled shares, ranks and second moments every so many watched steps after the first 16."""
 CALM_AFTER = 32
@@ -20,7 +23,7 @@ class Budget:
         self.share = share
         self.cadence = 1
         self.is_deep = True
-        self._spent = 0.0
+        self._spent = self._spent_in_all = 0.0
         self._cost = self._light = self._total = 0.0
         self._ordinal = 0
         self._calm = CALM_AFTER
@@ -30,6 +33,7 @@ class Budget:
     def spend(self, seconds: float) -> None:
         """Add time that watching took within the current step."""
         self._spent += seconds
+        self._spent_in_all += seconds
 
     def next_step(self, total: float, *, alarm: bool) -> bool:
         """Close the step's account; return whether the taps run on the next one.
@@ -48,7 +52,8 @@ class Budget:
         else:
             self._light = _ema(self._light, own)
         self._calm = 0 if alarm else self._calm + 1
-        if self._ordinal < FULL_STEPS or self._calm < CALM_AFTER:
+        is_free = self._ordinal < FREE_STEPS and self._spent_in_all < FREE_S
+        if self._ordinal < FULL_STEPS or is_free or self._calm < CALM_AFTER:
             self.cadence = 1
         else:
             self.cadence = self._choose()

@@ -19,7 +19,7 @@ import torch
 from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 SAMPLE = 256
 """Elements per parameter. Heuristic: an RMS is known to about 5 % (one standard error)."""
@@ -95,10 +95,11 @@ class ParameterBoard:
         self.values[:, ParameterStat.GRAD_STATE] = GradState.NOT_STEPPED
         self._preclip = {}
 
-    def note_preclip(self, gradients: Sequence[torch.Tensor]) -> None:
-        """Keep the norms that a clipping call is about to change."""
-        norms = norms_of(gradients)
-        self._preclip = {id(g): n for g, n in zip(gradients, norms, strict=True)}
+    def note_preclip(self, norms: Mapping[int, torch.Tensor]) -> None:
+        """Keep the L2 norms, by `id(gradient)`, of gradients that are about to be clipped."""
+        if norms:
+            values = torch.stack([local(n.detach()) for n in norms.values()]).tolist()
+            self._preclip = dict(zip(norms, values, strict=True))
 
     def before_step(self, owned: OwnedParameters, scale: float) -> bool:
         """Read gradients and weights; return whether every gradient was finite.

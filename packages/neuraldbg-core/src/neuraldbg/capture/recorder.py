@@ -254,26 +254,26 @@ class Recorder:
     def clip_began(self, grads: Sequence[torch.Tensor]) -> None:
         """See `Listener`."""
         ours = {id(p.grad) for p in self.survey.tensors if p.grad is not None}
-        mine = [g for g in grads if id(g) in ours]
-        if not mine:
+        self._is_clipping = any(id(g) in ours for g in grads)
+        if not self._is_clipping:
             return
-        start = perf_counter()
-        self._is_clipping = True
         if self._now.is_done:
             self._now.is_clipped_after_step = True
         else:
             self._now.clips += 1
             self._now.is_clipped_scaled |= self._is_scaled()
-            if self._loss_scale() == 1.0:
-                self.parameters.note_preclip(mine)
-        self.board.seconds += perf_counter() - start
 
     @contained
-    def clip_measured(self, total: Any) -> None:
+    def clip_measured(self, total: Any, norms: Mapping[int, torch.Tensor]) -> None:
         """See `Listener`."""
-        is_tensor = isinstance(total, torch.Tensor)
-        if self._is_clipping and is_tensor and total.device.type == "cpu":
+        if not self._is_clipping:
+            return
+        start = perf_counter()
+        if isinstance(total, torch.Tensor) and total.device.type == "cpu":
             self._now.clip_total_norm = float(gradients.local(total.detach()))
+        if not self._now.is_done and self._loss_scale() == 1.0:
+            self.parameters.note_preclip(norms)
+        self.board.seconds += perf_counter() - start
 
     @contained
     def clip_limited(self, max_norm: float) -> None:

@@ -8,6 +8,7 @@ listener that fails never reaches the user's code.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +20,7 @@ from torch.optim import optimizer as optimizer_module
 from neuraldbg.capture.taps import in_backward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class Listener(Protocol):
@@ -36,8 +37,8 @@ class Listener(Protocol):
     def clip_began(self, gradients: Sequence[torch.Tensor]) -> None:
         """A clipping call is about to compute the total norm of these gradients."""
 
-    def clip_measured(self, total: Any) -> None:
-        """It computed that total norm, before clipping."""
+    def clip_measured(self, total: Any, norms: Mapping[int, torch.Tensor]) -> None:
+        """It computed that total norm, before clipping, from these L2 norms by `id(gradient)`."""
 
     def clip_limited(self, max_norm: float) -> None:
         """It is about to scale the gradients down to this norm."""
@@ -50,6 +51,25 @@ class Listener(Protocol):
 
     def scaler_called(self, what: str, scaler: Any, optimizer: Any) -> None:
         """A gradient scaler's `scale`, `unscale_`, `step`, `stepped` or `update` was called."""
+
+
+@contextlib.contextmanager
+def _overheard(norms: dict[int, torch.Tensor]) -> Iterator[None]:
+    """Keep the norms that a clipping call computes anyway: reading every gradient twice is dear."""
+    original = torch._foreach_norm  # noqa: SLF001 - the fused call that clipping uses
+
+    def foreach_norm(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(tensors, *args, **kwargs)
+        kind = args[0] if args else kwargs.get("ord", 2)
+        if kind == 2:
+            norms.update((id(t), n) for t, n in zip(tensors, result, strict=True))
+        return result
+
+    torch._foreach_norm = foreach_norm  # type: ignore[assignment]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        torch._foreach_norm = original  # type: ignore[assignment]  # noqa: SLF001
 
 
 class Switchboard:
@@ -127,8 +147,10 @@ class Switchboard:
         def total_norm(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             gradients = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             self.tell("clip_began", gradients)
-            result = original(gradients, *args, **kwargs)
-            self.tell("clip_measured", result)
+            norms: dict[int, torch.Tensor] = {}
+            with _overheard(norms):
+                result = original(gradients, *args, **kwargs)
+            self.tell("clip_measured", result, norms)
             return result
 
         return total_norm

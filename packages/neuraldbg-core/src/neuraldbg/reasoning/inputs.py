@@ -45,10 +45,11 @@ def broken_input(view: CaseView, stat: InputStat, cause: str, word: str) -> Asse
             continue
         step, name = view.label(int(row)), view.run.inputs[column].name
         evidence = view.events(types=["data_anomaly"], until=step + 1)
+        is_column = pattern_at(view, step) == "whole_features"
         return Assessment(
             cause=cause,
             failure=FailureType.DATA_ANOMALY,
-            confidence=0.95,
+            confidence=0.6 if is_column else 0.95,
             description=(
                 f"{word} in the input at step {step}: the batch passed as {name!r} holds {word}, "
                 "while everything before it was finite."
@@ -64,6 +65,14 @@ def broken_input(view: CaseView, stat: InputStat, cause: str, word: str) -> Asse
             is_direct=True,
         )
     return None
+
+
+def pattern_at(view: CaseView, step: int) -> str:
+    """Return how the values that are not finite lie in the batch, as capture saw it; empty: not."""
+    for note in view.observations.get("nonfinite_input", []):
+        if note.step == step:
+            return note.words.get("pattern", "")
+    return ""
 
 
 EXPLAINED = frozenset(

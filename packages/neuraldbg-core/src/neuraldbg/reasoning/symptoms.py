@@ -245,3 +245,67 @@ def is_own_target(view: CaseView) -> bool:
     """
     evals = view.ledger("eval_forwards")
     return len(evals) > 10 and float(np.nanmean(evals > 0)) > 0.8
+
+
+EXTERNAL = 10.0
+"""Move of a weight matrix between two steps over what the optimizer's step measured."""
+REPLACED = 0.2
+"""And this share of its size: what is left are loads and resets, not clamps and averages."""
+
+
+def replaced_row(view: CaseView, first: int, last: int) -> int | None:
+    """Return the first row in [first, last] whose weights no optimizer step explains; else None.
+
+    The RMS of a sum is at most the sum of the RMS, and both are taken of the same sample: a larger
+    move between two steps was made by something else (a checkpoint, a reset, noise).
+    """
+    weight = view.parameter(ParameterStat.WEIGHT_RMS)
+    update = view.parameter(ParameterStat.UPDATE_RMS)
+    for row in range(max(first, 1), min(last, len(weight) - 1) + 1):
+        if view.steps[row] - view.steps[row - 1] != 1:
+            continue
+        moved = np.abs(weight[row] - weight[row - 1])
+        with np.errstate(invalid="ignore"):
+            if (moved > EXTERNAL * update[row - 1] + REPLACED * weight[row - 1] + 1e-6).any():
+                return row
+    return None
+
+
+@dataclass(frozen=True)
+class Leap:
+    """A learning rate that rose above everything before, and what the loss did at once."""
+
+    row: int
+    before: float
+    after: float
+    ratio: float
+    """Highest loss of the next steps over the level before; inf where it was not finite."""
+
+
+LEAP = 3.0
+"""Rise of the lr over its highest value so far. Restarts return to what was, warmups go in small
+steps."""
+SOON = 12
+"""Steps within which the loss must answer a rise of the lr."""
+
+
+def lr_leap(view: CaseView) -> Leap | None:
+    """Return the first rise of the lr above all before that the loss answered by a jump."""
+    lr, curve = view.lr, view.curve
+    known = np.flatnonzero(np.isfinite(lr) & (lr > 0))
+    if len(known) < 2 or not curve or curve.is_signed:
+        return None
+    highest = np.maximum.accumulate(lr[known])
+    for at in np.flatnonzero(highest[1:] > LEAP * highest[:-1]) + 1:
+        row = int(known[at])
+        index = int(np.searchsorted(curve.steps, view.label(row)))
+        before = curve.values[max(0, index - 10) : index + 1]
+        after = curve.values[index + 1 : index + 1 + SOON]
+        before = before[np.isfinite(before)]
+        if len(before) < 3 or not len(after):
+            continue
+        top = float(np.max(np.where(np.isfinite(after), after, np.inf)))
+        ratio = top / max(float(np.max(before)), 1e-12)
+        if ratio > 2 and top - float(np.max(before)) > 6 * curve.noise:
+            return Leap(row, float(highest[at - 1]), float(lr[row]), ratio)
+    return None

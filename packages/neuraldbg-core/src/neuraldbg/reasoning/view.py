@@ -163,8 +163,12 @@ class CaseView:
         return quiet(np.nanmax, self.gradient_rms[:, rows], axis=1)
 
     def early(self, values: Array, count: int = EARLY) -> Array:
-        """Return the median over the first `count` rows that were measured, axis 0."""
-        return quiet(np.nanmedian, measured(values)[:count], axis=0)
+        """Return the median over the first `count` rows that were measured, axis 0.
+
+        Rows on which anything was not finite do not count: that is no beginning any more.
+        """
+        until = self.broken_row or len(values)
+        return quiet(np.nanmedian, measured(values[:until])[:count], axis=0)
 
     def late(self, values: Array) -> Array:
         """Return the median over the last tenth of the measured rows (at least 5), axis 0."""

@@ -76,51 +76,6 @@ def _own_row(hypothesis: CausalHypothesis, rows: Mapping[str, RootCause]) -> Roo
     return RootCause(failure=name, layer=hypothesis.layer, step=hypothesis.onset, event="")
 
 
-def headline(self) -> str:
-        """How long the run was and how it fares, in one clause."""
-        return headline(self.trace, self.hypotheses)
-
-
-def first_occurrences(
-    hypotheses: Sequence[CausalHypothesis], events: Sequence[SemanticEvent]
-) -> list[RootCause]:
-    """Return where and when each failure was first seen, earliest first.
-
-    Only events that a hypothesis cites (as evidence or in its chain) count: an event that nothing
-    rests on is a change of state, not a failure. A hypothesis itself counts where no
-    such event shows its failure. Healthy runs have an empty table.
-    """
-    chained = {link.event for each in hypotheses for link in each.causal_chain if link.event}
-    cited = {event.id: event for each in hypotheses for event in each.evidence}
-    cited |= {event.id: event for event in events if event.id in chained}
-    first: dict[str, SemanticEvent] = {}
-    for event in sorted(cited.values(), key=lambda each: (each.step, each.layer or "", each.id)):
-        first.setdefault(failure_key(event), event)
-    rows = {
-        name: RootCause(failure=name, layer=event.layer, step=event.step, event=event.id)
-        for name, event in first.items()
-    }
-    for hypothesis in hypotheses:
-        row = _own_row(hypothesis, rows)
-        if row is not None:
-            rows[row.failure] = row
-    return sorted(rows.values(), key=lambda row: row.step)
-
-
-def _own_row(hypothesis: CausalHypothesis, rows: Mapping[str, RootCause]) -> RootCause | None:
-    """Return the row of a hypothesis that no event shows, or shows as early; None otherwise."""
-    if hypothesis.onset is None:
-        return None
-    patterns = SYMPTOMS[hypothesis.failure_type]
-    shown = [row for row in rows.values() if any(fnmatchcase(row.failure, p) for p in patterns)]
-    earliest = min(shown, key=lambda row: row.step, default=None)
-    if earliest is not None and earliest.step <= hypothesis.onset:
-        return None
-    name = earliest.failure if earliest is not None else patterns[0].replace("*", hypothesis.cause)
-    event = earliest.event if earliest is not None else ""
-    return RootCause(failure=name, layer=hypothesis.layer, step=hypothesis.onset, event=event)
-
-
 def headline(trace: Trace, hypotheses: Sequence[CausalHypothesis]) -> str:
     """Return how long the run was and how it fares, in one clause."""
     count = trace.step_count

@@ -51,6 +51,7 @@ MODULES = (
     "stale_second_moment",
     "missing_warmup",
     "adapter_scale_too_high",
+    "resume_without_optimizer_state",
     "residual_scale_growth",
     "wrong_loss_sign",
     "posterior_collapse",

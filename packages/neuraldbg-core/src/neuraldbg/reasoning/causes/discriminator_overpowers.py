@@ -75,4 +75,6 @@ def _gradient(view: CaseView, model: str) -> np.ndarray:
         for i, p in enumerate(view.run.parameters)
         if p.name.startswith(f"{model}.") and len(p.shape) > 1
     ]
-    return np.asarray(np.sqrt(np.nansum(view.gradient_rms[:, rows] ** 2, axis=1)))
+    rms = view.gradient_rms[:, rows]
+    stepped = ~np.isnan(rms).all(axis=1)
+    return np.where(stepped, np.sqrt(np.nansum(rms**2, axis=1)), np.nan)

@@ -45,5 +45,15 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(step, step),
         evidence=view.events(types=["numerical_error", "gradient_health_transition"]),
         chain=(link(None, step, "gradients overflow whatever the scale, so steps are skipped"),),
-        explains=frozenset({"unknown", "lr_too_low", "labels_unrelated_to_inputs"}),
+        explains=frozenset(
+            {
+                "unknown",
+                "lr_too_low",
+                "labels_unrelated_to_inputs",
+                "half_precision_overflow",
+                "fully_masked_attention",
+                "exp_overflow",
+                "division_by_zero",
+            }
+        ),
     )

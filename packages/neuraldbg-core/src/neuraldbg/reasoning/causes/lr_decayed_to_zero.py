@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.schedule import early_decay
 from neuraldbg.schema.vocabulary import FailureType
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 DONE = 0.85
 """Progress from which a run that stands still is done, not starved."""
+STILL = 0.02
+"""Sum of update / weight RMS from then on: the weights stay where they are."""
 
 
 def is_starved(view: CaseView, decay: Decay) -> bool:
@@ -22,7 +26,16 @@ def is_starved(view: CaseView, decay: Decay) -> bool:
     curve = view.curve
     if not curve or curve.is_broken or curve.is_diverged or curve.progress > DONE:
         return False
+    if not curve.learned and _stands(view, decay):
+        return True
     return decay.gain_after < 0.3 * max(decay.gain_before, 0.0) + 1e-5
+
+
+def _stands(view: CaseView, decay: Decay) -> bool:
+    """Whether all updates after the lr was gone, added up, cannot have moved the weights."""
+    left = np.nansum(view.step_size[decay.gone :])
+    left = left if np.isfinite(view.step_size).any() else np.inf
+    return bool(left < STILL)
 
 
 def assess(view: CaseView) -> Assessment | None:

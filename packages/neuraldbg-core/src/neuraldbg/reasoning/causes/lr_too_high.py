@@ -8,27 +8,42 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
-from neuraldbg.reasoning.symptoms import dead_layers, departure_row
+from neuraldbg.reasoning.symptoms import dead_layers, departure_row, lr_leap, replaced_row
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from neuraldbg.reasoning.symptoms import Leap
     from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.events import SemanticEvent
 
 LARGE_STEP = 0.03
 """Update / weight RMS per step. Karpathy's rule of thumb is 1e-3 and DeepDiagnosis alarms above
 1e-1; thirty times the former is far outside what healthy runs sustain."""
 HUGE_STEP = 0.1
+ENOUGH_STEPS = 30
+"""Steps that a loss needs to show that it does not settle: in fewer it is noise, or still on its
+way. A loss that breaks or runs away needs none."""
+RUNAWAY = 10.0
+ABOVE = 1.2
+"""Level of a loss that is thrown about over its origin. Noise alone stays around it."""
 
 
 def assess(view: CaseView) -> Assessment | None:
     """Compare step sizes before the symptom with what weights can bear."""
     curve = view.curve
-    if not curve or not view.is_failing or len(view.run.models) > 1:
+    if not curve or len(view.run.models) > 1:
+        return None
+    leap = lr_leap(view)
+    if leap is not None:
+        return _leapt(view, leap)
+    if not view.is_failing:
         return None
     start = float(quiet(np.nanmedian, view.step_size[:6])) if len(view.step_size) else float("nan")
     row = departure_row(view)
     before = start
+    if row is not None and replaced_row(view, row - 1, row + 1) is not None:
+        return None
     if row is not None:
         before = float(quiet(np.nanmedian, view.step_size[max(0, row - 6) : row + 1]))
     largest = float(np.nanmax([start, before])) if np.isfinite([start, before]).any() else 0.0
@@ -37,7 +52,9 @@ def assess(view: CaseView) -> Assessment | None:
     if any(d.is_from_start for d in dead):
         dead = []
     symptom = curve.is_diverged or rise > 1.5 or bool(dead) or _swings(view)
-    if not symptom and not curve.is_stuck:
+    if not symptom and not (curve.is_stuck and _is_above(view)):
+        return None
+    if len(curve) < ENOUGH_STEPS and not (view.is_broken or _runs_away(view)):
         return None
     if largest < LARGE_STEP and not (curve.is_diverged and largest > LARGE_STEP / 3):
         return None
@@ -45,13 +62,15 @@ def assess(view: CaseView) -> Assessment | None:
     confidence += 0.2 if largest > HUGE_STEP else 0.1 if largest > LARGE_STEP else 0.0
     confidence += 0.35 if symptom else 0.0
     confidence += 0.1 if curve.is_diverged and rise > 3 else 0.0
+    if _is_steep(view):
+        confidence *= 0.5
     onset_row = _onset(view, row)
     onset = view.label(onset_row)
     lr = float(view.lr[onset_row]) if np.isfinite(view.lr[onset_row]) else float("nan")
     what = "the loss diverged" if curve.is_diverged else "the loss never settled"
     if dead:
         what = f"units of {dead[0].layer.path!r} were pushed out of reach and died"
-    evidence = view.events(types=["optimizer_instability", "gradient_health_transition"])
+    evidence = _evidence(view, onset)
     return Assessment(
         cause="lr_too_high",
         failure=FailureType.OPTIMIZER_INSTABILITY,
@@ -73,18 +92,96 @@ def assess(view: CaseView) -> Assessment | None:
     )
 
 
+def _leapt(view: CaseView, leap: Leap) -> Assessment:
+    """Report an lr that rose above all before, and a loss that answered at once."""
+    step = view.label(leap.row)
+    lasts = view.is_failing
+    what = (
+        "the loss stopped being finite"
+        if not np.isfinite(leap.ratio)
+        else f"the loss rose to {figure(leap.ratio)} times its level"
+    )
+    raised = f"the lr rose from {figure(leap.before)} to {figure(leap.after)}"
+    return Assessment(
+        cause="lr_too_high",
+        failure=FailureType.OPTIMIZER_INSTABILITY,
+        confidence=0.9 if lasts or leap.ratio > 10 else 0.6,
+        description=(
+            f"Learning rate too high at step {step}: {raised}, above all before, and within the "
+            f"next steps {what}."
+        ),
+        onset=step,
+        onset_range=(step, step + 1),
+        evidence=_evidence(view, step),
+        chain=(link(None, step, raised), link(None, step + 1, what)),
+        explains=frozenset(
+            {
+                "dying_relu",
+                "unknown",
+                "labels_unrelated_to_inputs",
+                "missing_gradient_clipping",
+                "stale_second_moment",
+                "target_outlier",
+                "saturating_activations",
+            }
+        ),
+        is_direct=True,
+    )
+
+
+def _evidence(view: CaseView, onset: int) -> tuple[SemanticEvent, ...]:
+    """Return what shows the symptom: the loss's own states from the onset on come first."""
+    kind = ["optimizer_instability"]
+    found = [
+        event
+        for state in ("diverging", "loss_spike")
+        for event in view.events(types=kind, state=state, most=8)
+        if event.step >= onset - 1
+    ][:2]
+    others = view.events(types=["optimizer_instability", "gradient_health_transition"], most=3)
+    ids = {event.id for event in found}
+    return (*found, *(event for event in others if event.id not in ids))[:4]
+
+
+def _is_above(view: CaseView) -> bool:
+    """Whether the loss stays clearly above where it began (or what a constant answer scores)."""
+    curve = view.curve
+    if curve.is_signed or not len(curve.finite):
+        return False
+    tail = curve.finite[len(curve.finite) // 2 :]
+    above = float(np.median(tail)) - ABOVE * abs(curve.origin)
+    return above > 2 * curve.noise / np.sqrt(len(tail))
+
+
+def _runs_away(view: CaseView) -> bool:
+    """Whether a short loss left its start by so much that no noise of batches does it."""
+    curve = view.curve
+    return curve.is_diverged and curve.end > RUNAWAY * max(abs(curve.start), 1e-12)
+
+
+def _is_steep(view: CaseView) -> bool:
+    """Whether gradients were huge before the first update: no lr can have made them so."""
+    total = view.gradient_total
+    huge = view.trace.settings.threshold_exploding
+    return len(total) > 0 and bool(total[0] > huge) and not view.is_adaptive
+
+
 def _rise(view: CaseView) -> float:
     """Return the highest of the first losses after an update over the very first loss."""
     finite = view.curve.finite
     if len(finite) < 3 or view.curve.is_signed or finite[0] <= 0:
         return 1.0
-    return float(np.max(finite[1:12]) / finite[0])
+    top = float(np.max(finite[1:12]))
+    if top - finite[0] < 6 * view.curve.noise:
+        return 1.0
+    return float(top / finite[0])
 
 
 def _swings(view: CaseView) -> bool:
     """Whether the late loss jumps up and down from step to step by half its level."""
     tail = view.curve.finite[len(view.curve.finite) // 2 :]
-    return len(tail) > 20 and view.curve.noise > 0.5 * abs(float(np.median(tail)))
+    swings = len(tail) > 20 and view.curve.noise > 0.5 * abs(float(np.median(tail)))
+    return swings and _is_above(view)
 
 
 def _onset(view: CaseView, departure: int | None) -> int:

@@ -26,6 +26,8 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or len(view.steps) < ENOUGH_STEPS or curve.progress > 0.2 or view.is_broken:
         return None
+    if _is_zero(view):
+        return _zero(view)
     per_step = quiet(np.nanmean, view.update_ratio, axis=0)
     per_step = per_step[per_step > 0]
     if not len(per_step):
@@ -65,4 +67,33 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, view.label(0), "the loss stands still although gradients are there"),
         ),
         explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),
+    )
+
+
+def _is_zero(view: CaseView) -> bool:
+    """Whether the optimizer stepped with an lr of exactly 0 on every step."""
+    known = view.lr[np.isfinite(view.lr)]
+    return len(known) >= ENOUGH_STEPS and not known.any()
+
+
+def _zero(view: CaseView) -> Assessment:
+    step = view.label(0)
+    return Assessment(
+        cause="lr_too_low",
+        failure=FailureType.OPTIMIZER_INSTABILITY,
+        confidence=0.9,
+        description=(
+            f"Learning rate too low from step {step}: it is exactly 0 on all {len(view.steps)} "
+            f"steps, so no update moves a weight and the loss stayed at {figure(view.curve.end)}; "
+            "a warmup or schedule may never start."
+        ),
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["optimizer_instability"], state="loss_plateau"),
+        chain=(
+            link(None, step, "the lr is 0, so every update is exactly 0"),
+            link(None, step, "the loss stands still although gradients are there"),
+        ),
+        explains=frozenset({"unknown", "labels_unrelated_to_inputs", "deep_without_residual"}),
+        is_direct=True,
     )

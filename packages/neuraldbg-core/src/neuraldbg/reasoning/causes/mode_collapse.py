@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SPREAD = 0.06
 FALL = 3.0
+ALIKE = 0.95
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -31,7 +32,12 @@ def assess(view: CaseView) -> Assessment | None:
     spread = view.activation(ActivationStat.SPREAD)[:, view.flow.row[last_layer.path]]
     last = float(view.late(spread))
     most = float(np.nanmax(spread)) if np.isfinite(spread).any() else float("nan")
-    if not np.isfinite(last) or last > SPREAD or last * FALL > most:
+    alike = float(
+        view.late(view.activation(ActivationStat.COSINE)[:, view.flow.row[last_layer.path]])
+    )
+    is_one = last < SPREAD and last * FALL < most
+    is_one |= alike > ALIKE and last < 3 * SPREAD and last * (FALL + 1) < most
+    if not is_one:
         return None
     rows = np.flatnonzero(spread > 2 * SPREAD)
     step = view.label(int(rows[-1]) + 1) if len(rows) else view.label(0)

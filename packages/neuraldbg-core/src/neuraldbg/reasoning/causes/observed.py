@@ -50,7 +50,9 @@ class Known:
     sentence: str
     is_due: Callable[[CaseView], bool] = _always
     prior: float = 0.85
-    """Confidence where capture gave none."""
+    """Confidence where capture gave none, or where what it saw did harm."""
+    explains: frozenset[str] = frozenset()
+    """Further causes that are the same fault seen from another side."""
 
 
 KINDS: dict[str, Known] = {
@@ -68,6 +70,7 @@ KINDS: dict[str, Known] = {
         "stale_optimizer_parameters",
         WIRING,
         "the optimizer holds tensors that are not (or no longer) the model's",
+        explains=frozenset({"parameters_not_in_optimizer"}),
     ),
     "frozen_parameters": Known(
         "frozen_parameters",
@@ -160,7 +163,7 @@ KINDS: dict[str, Known] = {
         OBJECTIVE,
         "the loss is summed, not averaged, over the batch: its gradient grows with batch size",
         _unstable,
-        0.7,
+        0.8,
     ),
     "temperature": Known(
         "temperature_misset",
@@ -270,6 +273,8 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
     if cause not in vocabulary().causes:
         cause = known.cause
     confidence = float(note.figures.get("confidence", known.prior))
+    if known.is_due is not _always and confidence >= UNSURE:
+        confidence = max(confidence, known.prior)
     where = named(note.layer)
     sentence = known.sentence.format(where=where)
     more = f" ({count} such places)" if count > 1 else ""
@@ -295,7 +300,7 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
         onset_range=(onset, note.step),
         evidence=evidence,
         chain=(link(note.layer, onset, sentence, evidence[0].id if evidence else None),),
-        explains=SYMPTOMATIC,
+        explains=SYMPTOMATIC | known.explains,
         is_direct=True,
     )
 

@@ -42,7 +42,7 @@ def assess(view: CaseView) -> Assessment | None:
     step = view.label(decay.first_drop)
     return Assessment(
         cause="scheduler_misstepped",
-        failure=FailureType.TRAINING_WIRING,
+        failure=FailureType.OPTIMIZER_INSTABILITY,
         confidence=SHAPES[decay.shape],
         description=(
             f"Scheduler stepped too often from step {step}: the lr fell from "
@@ -70,7 +70,7 @@ def _unreached_peak(view: CaseView) -> Assessment | None:
     step = view.label(0)
     return Assessment(
         cause="scheduler_misstepped",
-        failure=FailureType.TRAINING_WIRING,
+        failure=FailureType.OPTIMIZER_INSTABILITY,
         confidence=0.85,
         description=(
             f"Scheduler stepped too rarely from step {step}: its cycle was planned to peak at lr "

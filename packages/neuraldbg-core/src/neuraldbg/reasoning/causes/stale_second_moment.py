@@ -21,8 +21,12 @@ RATIO = 8.0
 """Gradient RMS over the root of its second moment. 2.3 (element by element) precedes spikes by 1 to
 8 steps (Wortsman et al. 2023). Whole tensors of small batches reach 3 in health, and 7 where an
 agent's targets are renewed."""
-COST = 0.5
-"""Lasting rise as a share of the origin: half of all that there was to learn is gone."""
+COST = 0.08
+"""Lasting rise as a share of the origin."""
+COSTLY = 0.5
+"""The same where the loss jumps now and then anyway."""
+ROUTINE = 3
+"""Separate jumps from which on they belong to the method (targets renewed now and then)."""
 LOOK_BACK = 8
 SLOW_BETA2 = 0.99
 """Below this the second moment forgets fast enough."""
@@ -36,8 +40,10 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     curve = view.curve
     ratio = staleness(view, slow)
+    is_routine = len(clusters([index for index, _, _ in curve.jumps])) >= ROUTINE
+    cost = COSTLY if is_routine else COST
     for index, z, jump in curve.jumps:
-        if index < 20 or jump < 1.5 or setback(view, index) < COST:
+        if index < 20 or jump < 1.5 or setback(view, index) < cost:
             continue
         row = view.row_at(int(curve.steps[index]))
         window = ratio[max(0, row - LOOK_BACK) : row + 1]
@@ -86,3 +92,8 @@ def staleness(view: CaseView, beta2: float) -> NDArray[np.float64]:
         seen = moment / (1 - beta2 ** (row + 1))
         ratio[row] = np.sqrt(square / np.maximum(seen, 1e-30))
     return ratio
+
+
+def clusters(indices: list[int], gap: int = 10) -> list[int]:
+    """Return the first index of each group of jumps that lie less than `gap` steps apart."""
+    return [i for n, i in enumerate(indices) if n == 0 or i - indices[n - 1] >= gap]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
-from neuraldbg.reasoning.inputs import harmed_rows
+from neuraldbg.reasoning.inputs import harmed_rows, pattern_at
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -33,6 +33,8 @@ def assess(view: CaseView) -> Assessment | None:
         huge = np.flatnonzero(np.abs(highest[:, column]) > HUGE)
         if len(hits):
             row, word, confidence = int(hits[0]), "NaN or Inf", 0.6 if had_constant else 0.35
+            if pattern_at(view, view.label(row)) == "whole_features":
+                confidence = 0.9
         elif len(huge) and had_constant and view.is_failing:
             row, word, confidence = int(huge[0]), figure(float(highest[huge[0], column])), 0.6
         else:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""Resume without optimizer state: trained weights meet empty moments, and are shaken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+TRAINED = 0.2
+"""First loss over that of the best constant answer: no fresh model starts there."""
+LEAP = 3.0
+"""Highest of the first losses over the very first."""
+SOON = 20
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for a run that starts trained and loses much of it within its first updates."""
+    finite = view.curve.finite
+    if len(finite) < SOON or not view.is_adaptive or view.curve.is_signed:
+        return None
+    first, ignorant = float(finite[0]), view.objective.ignorant
+    if not (np.isfinite(ignorant) and 0 < first < TRAINED * ignorant):
+        return None
+    peak = int(np.argmax(finite[:SOON]))
+    leap = float(finite[peak] / first)
+    if leap < LEAP or view.curve.end < 0.7 * first:
+        return None
+    step, worst = view.label(0), int(view.curve.steps[peak])
+    return Assessment(
+        cause="resume_without_optimizer_state",
+        failure=FailureType.TRAINING_WIRING,
+        confidence=0.75,
+        description=(
+            f"Resumed without optimizer state at step {step}: the run starts trained (loss "
+            f"{figure(first)}, a constant answer scores {figure(ignorant)}), the optimizer's "
+            f"moments start empty, and by step {worst} the loss had leapt to {figure(leap)} times "
+            "its start."
+        ),
+        onset=step,
+        onset_range=(step, worst),
+        evidence=view.events(types=["optimizer_instability", "wiring_fault"]),
+        chain=(
+            link(None, step, "moments start at zero under trained weights"),
+            link(None, worst, "the first steps are as long as those of a new run"),
+        ),
+        explains=frozenset({"unknown", "lr_too_high", "missing_warmup"}),
+    )

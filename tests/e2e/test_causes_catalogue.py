@@ -1,0 +1,125 @@
+"""Every cause has a page and a pair of programs: one that has the fault, one that has not."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import math
+import statistics
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from neuraldbg.causes import vocabulary
+from neuraldbg.detectors import neuraldbg_detectors
+from neuraldbg.reasoning.causes import MODULES
+from neuraldbg.reasoning.causes.observed import KINDS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def _catalogue() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("catalogue", DOCS / "catalogue.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CATALOGUE = _catalogue()
+ALL = sorted(vocabulary().causes)
+UNSEEN = CATALOGUE.notes()["unseen"]
+ACCEPTED = CATALOGUE.notes()["accepted"]
+KNOWN_GAPS = CATALOGUE.notes()["known_gaps"]
+PAIRS = [cause for cause in ALL if cause not in UNSEEN]
+NAMED = [cause for cause in PAIRS if cause not in KNOWN_GAPS]
+MOST_LINES = 45
+NO_FLOOR = {
+    "discriminator_overpowers": "two nets against each other: no loss of either falls for good",
+    "mode_collapse": "the same",
+    "resume_without_optimizer_state": "it resumes at the floor, and stays there",
+}
+"""Good programs whose loss does not tell that they train."""
+
+
+def _program(cause: str, name: str) -> Path:
+    return DOCS / "causes" / cause / name
+
+
+def test_every_cause_has_a_pair_or_a_reason_for_none() -> None:
+    found = {path.parent.name for path in (DOCS / "causes").glob("*/*.py")}
+    assert found == set(PAIRS)
+    assert not [cause for cause in PAIRS if not _program(cause, "good.py").is_file()]
+
+
+def test_no_cause_that_a_rule_is_named_after_is_called_unseen() -> None:
+    ruled = set(MODULES) | {known.cause for known in KINDS.values()}
+    assert not ruled & set(UNSEEN)
+
+
+def test_notes_name_causes_of_the_vocabulary_and_each_once() -> None:
+    tables = (UNSEEN, ACCEPTED, KNOWN_GAPS)
+    noted = [cause for table in tables for cause in table]
+    assert set(noted) <= set(ALL)
+    assert len(noted) == len(set(noted))
+
+
+def test_pages_are_those_that_the_generator_writes() -> None:
+    pages = CATALOGUE.pages()
+    folders = (DOCS / "causes", DOCS / "detectors")
+    assert {path for folder in folders for path in folder.glob("*.md")} == set(pages)
+    stale = [path.name for path, text in pages.items() if path.read_text("utf-8") != text]
+    assert not stale, "run `python docs/catalogue.py --pages`"
+
+
+def test_every_detector_has_a_page() -> None:
+    assert {f"{detector.name}.md" for detector in neuraldbg_detectors()} <= {
+        path.name for path in (DOCS / "detectors").glob("*.md")
+    }
+
+
+@pytest.mark.parametrize("cause", PAIRS)
+@pytest.mark.parametrize("name", ["bad.py", "good.py"])
+def test_program_is_short_and_uses_the_public_face_alone(cause: str, name: str) -> None:
+    text = _program(cause, name).read_text("utf-8")
+    tree = ast.parse(text)
+    code = text.splitlines()[tree.body[1].lineno - 1 :]
+    assert len(code) <= MOST_LINES
+    ours = [
+        (node.module, [alias.name for alias in node.names])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and "neuraldbg" in (node.module or "")
+    ]
+    assert ours == [("neuraldbg", ["NeuralDbg"])]
+
+
+@pytest.mark.parametrize("cause", NAMED)
+def test_bad_program_is_named_first(cause: str) -> None:
+    dbg = CATALOGUE.session(_program(cause, "bad.py"))
+    found = dbg.explain_failure()
+    assert found, f"nothing was found: {dbg.summary()}"
+    assert found[0].cause == ACCEPTED.get(cause, {"cause": cause})["cause"], dbg.summary()
+    assert cause in [hypothesis.cause for hypothesis in found]
+
+
+@pytest.mark.parametrize("cause", PAIRS)
+def test_good_program_trains_and_nothing_is_said_of_it(cause: str) -> None:
+    dbg = CATALOGUE.session(_program(cause, "good.py"))
+    assert dbg.explain_failure() == [], dbg.summary()
+    assert dbg.trace.run.warnings == ()
+    losses = dbg.loss_history
+    assert all(math.isfinite(loss) for loss in losses)
+    if cause not in NO_FLOOR:
+        tenth = max(3, len(losses) // 10)
+        assert statistics.median(losses[-tenth:]) < 0.7 * statistics.median(losses[:3])
+
+
+@pytest.mark.parametrize("cause", PAIRS)
+def test_page_shows_what_was_said_of_the_bad_program(cause: str) -> None:
+    said = _program(cause, "says.txt").read_text("utf-8")
+    assert said.startswith("NeuralDBG: ")
+    title = cause.replace("_", " ").lower()
+    if cause in NAMED and cause not in ACCEPTED:
+        assert title in said.splitlines()[0].lower()
