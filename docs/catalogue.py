@@ -66,7 +66,10 @@ def record(only: Collection[str] = ()) -> None:
         lines = [line.rstrip() for line in dbg.summary().splitlines()]
         (folder / "says.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         mine = [one for one in dbg.explain_failure() if one.cause == folder.name]
-        if folder.name in notes()["known_gaps"] and dbg.explain_failure()[:1] == mine[:1] != []:
+        if (
+            folder.name in notes()["known_gaps"]["bad"]
+            and dbg.explain_failure()[:1] == mine[:1] != []
+        ):
             print(f"{folder.name} is a known gap no longer: take it out of catalogue.toml")
         seen[folder.name] = sorted({event.detector for one in mine for event in one.evidence})
     text = json.dumps(seen, indent=2, sort_keys=True)
@@ -125,15 +128,26 @@ def said(name: str) -> str:
     """Return the section on what NeuralDBG says of the bad program."""
     text = "## What NeuralDBG says of it\n\n"
     text += f"```{{literalinclude}} {name}/says.txt\n:language: text\n```\n"
-    if name in notes()["known_gaps"]:
-        reason = sentences(notes()["known_gaps"][name])
-        text += f"\n:::{{admonition}} A known gap\nIt should say `{name}` first.\n{reason}\n:::\n"
+    if name in notes()["known_gaps"]["bad"]:
+        text += _gap(f"It should say `{name}` first.", notes()["known_gaps"]["bad"][name])
     if name in notes()["accepted"]:
         other = notes()["accepted"][name]
         text += (
             f"\nThat it says `{other['cause']}` first is as right.\n{sentences(other['reason'])}\n"
         )
     return text
+
+
+def unsaid(name: str) -> str:
+    """Return the sentence on what NeuralDBG says of the good program."""
+    if name in notes()["known_gaps"]["good"]:
+        gap = _gap("It should say nothing of this program.", notes()["known_gaps"]["good"][name])
+        return gap.lstrip("\n")
+    return "Of this program NeuralDBG says nothing.\n"
+
+
+def _gap(what: str, why: str) -> str:
+    return f"\n:::{{admonition}} A known gap\n{what}\n{sentences(why)}\n:::\n"
 
 
 def cause_page(cause: Cause) -> str:
@@ -162,7 +176,7 @@ def cause_page(cause: Cause) -> str:
             said(cause.id),
             remedy,
             f"{better}\n\n{good}",
-            "Of this program NeuralDBG says nothing.\n",
+            unsaid(cause.id),
             proof,
         ]
     )
@@ -203,7 +217,7 @@ def causes_index() -> str:
 def _teaser(cause: Cause) -> str:
     if cause.id in notes()["unseen"]:
         return "not seen by the core alone"
-    gap = " (a known gap)" if cause.id in notes()["known_gaps"] else ""
+    gap = " (a known gap)" if cause.id in notes()["known_gaps"]["bad"] else ""
     return docstring(CAUSES / cause.id / "bad.py")[0].rstrip(".").replace("|", r"\|") + gap
 
 

@@ -490,3 +490,61 @@ def test_how_far_a_live_run_is_costs_no_commit():
     writer.write_step(make_facts(RUN, 7))
     assert (trace.step_count, trace.last_step) == (1, 7)
     assert writer._rows
+
+
+ODD = {
+    "bytes": b"\x80\x04\x95pickle",
+    "text": "no number",
+    "number": 7,
+    "nothing": None,
+    "list": "[]",
+    "document": '{"kind": 1, "step": "one", "figures": [], "activation": "wide"}',
+    "huge": 2**62,
+}
+
+
+def columns_of(path):
+    with sqlite3.connect(path) as connection:
+        query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        found = [
+            (table, row[1])
+            for (table,) in connection.execute(query).fetchall()
+            for row in connection.execute(f"PRAGMA table_info({table})")
+        ]
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_a_column_that_holds_something_else_costs_at_most_what_it_held(tmp_path, odd):
+    path = tmp_path / "run.ndbg"
+    writer = record(path, 1300, is_finished=False)
+    writer.write_step(make_facts(RUN, 1300, observations=[Observation("seen", 1300, "fc1")]))
+    writer.finish(ValueError("over"))
+    whole = path.read_bytes()
+    readable = 0
+    for table, column in columns_of(path):
+        path.write_bytes(whole)
+        connection = sqlite3.connect(path)
+        try:
+            connection.execute(f"UPDATE {table} SET {column} = ?", (odd,))  # noqa: S608 - own names
+            connection.commit()
+        except sqlite3.Error:
+            continue  # a constraint forbids it
+        finally:
+            connection.close()
+        try:
+            trace = open_trace(path)
+        except TraceError:
+            assert table == "meta"
+            continue
+        readable += 1
+        assert isinstance(trace.problems, tuple), (table, column)
+        assert trace.exception is None or isinstance(trace.exception, str)
+        assert trace.last_step is None or isinstance(trace.last_step, int)
+        assert all(isinstance(name, str) for name in (*trace.losses, *trace.metrics))
+        assert all(isinstance(one.kind, str) for one in trace.observations)
+        assert len(trace.facts.steps) == len(trace.facts.activation)
+        assert isinstance(trace.step_count, int)
+        assert trace.facts.low.activation.shape == trace.facts.activation.shape
+    assert readable > 4

@@ -128,13 +128,14 @@ def test_evaluation_passes_are_kept_apart():
 
 def test_no_optimizer_step_makes_backwards_count():
     model, optimizer = linear()
+    count = 40
     with NeuralDbg(model) as dbg:
-        for _ in range(N):
-            loss = batch_loss(model)
+        for _ in range(count):
+            loss = batch_loss(model, size=64)
             optimizer.zero_grad()
             loss.backward()
             dbg.record_loss(loss)
-    assert abs(dbg.trace.step_count - N) <= 1
+    assert abs(dbg.trace.step_count - count) <= 1
     assert [h.cause for h in dbg.explain_failure()][:1] == ["missing_optimizer_step"]
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import difflib
 import logging
@@ -123,18 +124,42 @@ class NeuralDbg(Inquiry):
             state = "still open" if self._is_open else "closed"
             message = f"this session is {state}: make a new NeuralDbg for another run"
             raise UsageError(message)
+        self._is_open = True
+        try:
+            self._begin()
+        except (PluginError, UsageError):
+            self._is_open = False
+            raise
+        except Exception as error:  # noqa: BLE001 - promise 4: training goes on unwatched
+            self._abandon(error)
+        return self
+
+    def _begin(self) -> None:
         recorder = Recorder(
             self._models, self._settings, self._run, self._on_step, self._on_failure
         )
+        self._recorder = recorder
         self._writer = TraceWriter.open(self._path, recorder.run, self._settings)
         self._idle.finish(None)
         self._trace = self._writer.as_trace()
         self._runner = DetectorRunner(self.host, recorder.run, self._settings)
-        self._recorder = recorder
-        self._is_open = True
         self.host.run_started(recorder.run)
         recorder.attach()
-        return self
+
+    def _abandon(self, error: Exception) -> None:
+        """Watch nothing: what failed while the session opened must not cost the run."""
+        sentence = (
+            f"NeuralDBG could not start and does not watch this run: {error!r}. "
+            "Training goes on unchanged."
+        )
+        logger.error(sentence, exc_info=error)
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            with contextlib.suppress(Exception):
+                recorder.detach()
+        writer = self._writer or self._idle
+        with contextlib.suppress(Exception):
+            writer.write_run(self._run.model_copy(update={"warnings": (sentence,)}))
 
     def __exit__(
         self,
@@ -143,17 +168,18 @@ class NeuralDbg(Inquiry):
         traceback: TracebackType | None,
     ) -> None:
         recorder, writer = self._recorder, self._writer
-        if recorder is None or writer is None:
-            return
         self._is_open, self._is_done = False, True
         try:
-            if isinstance(error, Exception):
-                recorder.examine_exception(error)
-            recorder.finish(has_error=error is not None)
+            if recorder is not None:
+                if isinstance(error, Exception):
+                    recorder.examine_exception(error)
+                recorder.finish(has_error=error is not None)
         finally:
-            recorder.detach()
+            if recorder is not None:
+                recorder.detach()
             self._recorder = None
-            self._finish(writer, error)
+            if writer is not None:
+                self._finish(writer, error)
 
     def _finish(self, writer: TraceWriter, error: BaseException | None) -> None:
         try:

@@ -8,6 +8,7 @@ after the step still belongs to it. See `segment` for loops with several optimiz
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import threading
 from time import perf_counter
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from neuraldbg.schema.facts import Observation, StepFacts
     from neuraldbg.schema.run import RunInfo
     from neuraldbg.settings import Settings
+
+logger = logging.getLogger("neuraldbg")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -479,6 +482,15 @@ class Recorder:
         return found + wires.inspect(first, self.ordinal, step.parameter)
 
     def _run(self) -> RunInfo:
+        if self.board.problems:
+            rows = self.board.problems
+            paths = ", ".join(repr(self.run.layers[row].path) for row in sorted(rows)[:8])
+            count = f"{len(rows)} layers" if len(rows) > 1 else "1 layer"
+            sentence = f"{count} not measured any more ({paths}): {next(iter(rows.values()))}"
+            self.board.problems = {}
+            logger.warning(sentence)
+            warnings = (*self.run.warnings, sentence)
+            self.run = self.run.model_copy(update={"warnings": warnings})
         if len(self.run.optimizers) == len(self.optimizers.infos) and len(self.run.inputs) == len(
             self.inputs.infos
         ):

@@ -65,11 +65,11 @@ def _overheard(norms: dict[int, torch.Tensor]) -> Iterator[None]:
             norms.update((id(t), n) for t, n in zip(tensors, result, strict=True))
         return result
 
-    torch._foreach_norm = foreach_norm  # type: ignore[assignment]  # noqa: SLF001
+    torch._foreach_norm = foreach_norm  # type: ignore[assignment] # noqa: SLF001
     try:
         yield
     finally:
-        torch._foreach_norm = original  # type: ignore[assignment]  # noqa: SLF001
+        torch._foreach_norm = original  # noqa: SLF001
 
 
 class Switchboard:

@@ -142,6 +142,8 @@ class Board:
         self.is_in_forward = False
         self.nodes: dict[int, list[Any]] = {}
         self.checkpointed: set[int] = set()
+        self.problems: dict[int, str] = {}
+        """What switched a tap off, by layer."""
         self.order: dict[int, None] = {}
         self.conv_shapes: set[tuple[int, ...]] = set()
         self.seconds = 0.0
@@ -196,6 +198,7 @@ class Tap:
         self.layout: tuple[int, ...] | None = None
         self.unit_dim = -1
         self.extent = (0, 0)
+        self.is_off = False
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         """Measure one output; always returns None, or it would replace the output."""
@@ -207,32 +210,38 @@ class Tap:
             if board.is_recording_nodes and board.is_in_forward and not in_backward():
                 board.note_checkpointed(self.index)
             return
-        if threading.get_ident() != board.thread or module is not self.module():
-            return
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            return  # vmap or grad: a tensor of the transform must not reach the board
-        if in_backward() and self.index not in board.checkpointed:
+        if self.is_off or self._is_foreign(module):
             return
         if board.is_awaiting:
             board.on_activity()
         board.touched = True
         board.calls[self.index] += 1
-        if board.is_recording_nodes:
-            board.order.setdefault(self.index)
-        if not (board.is_on or board.is_recording_nodes):
-            return
-        start = perf_counter()
-        try:
-            self._eager(args, output)
-        except Exception:  # noqa: BLE001 - a tensor that no reducer takes is no reason to fail
-            self.row[SIZE].fill_(float("nan"))
-        board.seconds += perf_counter() - start
+        if board.is_on or board.is_recording_nodes:
+            start = perf_counter()
+            try:
+                self._eager(args, output)
+            except Exception as error:  # noqa: BLE001 - named once, off, and training goes on
+                self.is_off = True
+                board.problems[self.index] = repr(error)
+            board.seconds += perf_counter() - start
+
+    def _is_foreign(self, module: nn.Module) -> bool:
+        """Whether this call is no forward of the watched run: another thread, a copy, a transform."""
+        board = self.board
+        return (
+            threading.get_ident() != board.thread
+            or module is not self.module()
+            or torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001 - vmap, grad
+            or (in_backward() and self.index not in board.checkpointed)
+        )
 
     def _eager(self, args: Any, output: Any) -> None:
         tensor = first_tensor(output)
         if tensor is None or tensor.layout is not torch.strided:
             return
         board = self.board
+        if board.is_recording_nodes:
+            board.order.setdefault(self.index)
         if board.is_recording_nodes and tensor.grad_fn is not None:
             board.nodes.setdefault(self.index, []).append(tensor.grad_fn)
         if not board.is_on:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from neuraldbg.schema.events import SemanticEvent
-from neuraldbg.schema.facts import Observation
+from neuraldbg.schema.facts import Observation, ObservationRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +54,8 @@ def observation_to_json(observation: Observation) -> str:
 
 def observation_from_json(text: str) -> Observation:
     """Read what `observation_to_json` wrote."""
-    fields: dict[str, Any] = json.loads(text)
-    return Observation(**fields)
+    record = ObservationRecord.model_validate(json.loads(text))
+    return Observation(record.kind, record.step, record.layer, record.figures, record.words)
 
 
 class Chunk(NamedTuple):

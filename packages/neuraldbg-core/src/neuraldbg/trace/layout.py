@@ -32,6 +32,9 @@ STEP_FIELDS = ("seconds", "is_sampled", "is_interrupted")
 """Columns of the last block of a vector: scalars of `StepFacts`."""
 BLOCKS = ("activation", "parameter", "inputs", "optimizer", "ledger", "step")
 """Parts of a vector, in order."""
+MOST = 1 << 24
+"""Rows or columns that a block can have. Heuristic: a damaged number must not ask for more memory
+than there is; models have some thousand layers."""
 
 _ledger_values = attrgetter(*LEDGER_FIELDS)
 _step_values = attrgetter(*STEP_FIELDS)
@@ -59,9 +62,19 @@ class Layout:
 
     @classmethod
     def from_json(cls, text: str) -> Layout:
-        """Read what `to_json` wrote; a block that this text lacks is empty."""
-        shapes: dict[str, Any] = json.loads(text)
-        return cls(tuple((int(r), int(c)) for r, c in (shapes.get(b, (0, 0)) for b in BLOCKS)))
+        """Read what `to_json` wrote; a block that this text lacks is empty.
+
+        Raises:
+            ValueError: The text is something else.
+        """
+        shapes: Any = json.loads(text) if isinstance(text, str) else None
+        if not isinstance(shapes, dict):
+            raise ValueError("a layout is not readable")
+        pairs = [shapes.get(block, (0, 0)) for block in BLOCKS]
+        for pair in pairs:
+            if len(pair) != 2 or not all(isinstance(n, int) and 0 <= n < MOST for n in pair):
+                raise ValueError(f"a layout has a block of shape {pair!r}")
+        return cls(tuple((rows, columns) for rows, columns in pairs))
 
     def to_json(self) -> str:
         """Return the shapes by block name."""

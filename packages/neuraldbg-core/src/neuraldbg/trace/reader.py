@@ -254,9 +254,13 @@ def _read_head(connection: sqlite3.Connection, problems: list[str]) -> _Head:
     try:
         run = RunInfo.model_validate(json.loads(found["run"]))
         settings = Settings.model_validate(json.loads(found["settings"]))
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise TraceError(f"damaged trace: its description of the run is gone: {error!r}") from error
-    return _Head(run, settings, found.get("exception"), "finished" in found)
+    exception = found.get("exception")
+    if exception is not None and not isinstance(exception, str):
+        problems.append("the exception that ended the run cannot be read")
+        exception = "unreadable"
+    return _Head(run, settings, exception, "finished" in found)
 
 
 def _read_events(connection: sqlite3.Connection, problems: list[str]) -> tuple[SemanticEvent, ...]:
@@ -300,7 +304,9 @@ def _read_series(
             problems.append(f"up to 512 values of a series cannot be read: {error}")
     result: dict[str, dict[str, Series]] = {"loss": {}, "metric": {}}
     for identity, kind, name, stride in names:
-        if chunks := parts.get(identity):
+        if not (isinstance(kind, str) and isinstance(name, str) and isinstance(stride, int)):
+            problems.append(f"the name of series {identity} cannot be read")
+        elif chunks := parts.get(identity):
             steps, values = (np.concatenate(columns) for columns in zip(*chunks, strict=True))
             result.setdefault(kind, {})[name] = Series(steps, values, stride)
     return {kind: MappingProxyType(found) for kind, found in result.items()}
@@ -308,10 +314,24 @@ def _read_series(
 
 def _read_end(connection: sqlite3.Connection, problems: list[str]) -> tuple[int, int | None]:
     query = "SELECT last + 1, last_step FROM fact ORDER BY first DESC LIMIT 1"
-    return next(iter(_select(connection, query, "last step", problems)), (0, None))
+    count, label = next(iter(_select(connection, query, "last step", problems)), (0, None))
+    return count if isinstance(count, int) else 0, label if isinstance(label, int) else None
 
 
-def _read_rows(connection: sqlite3.Connection, problems: list[str]) -> list[facts.Row]:
+def _read_layouts(connection: sqlite3.Connection, problems: list[str]) -> dict[int, Layout]:
+    """Return the layouts that can be read, by their number in the rows of facts."""
+    layouts: dict[int, Layout] = {}
+    for identity, text in _select(connection, "SELECT id, shapes FROM layout", "layouts", problems):
+        try:
+            layouts[identity] = Layout.from_json(text)
+        except (ValueError, TypeError) as error:
+            problems.append(f"a layout of facts cannot be read: {error}")
+    return layouts
+
+
+def _read_rows(
+    connection: sqlite3.Connection, layouts: dict[int, Layout], problems: list[str]
+) -> list[facts.Row]:
     """Return all rows of facts; where the file is damaged, those before and after the damage."""
     count = len(problems)
     rows = _select(connection, f"{facts.SELECT} ORDER BY first", "steps", problems)
@@ -321,30 +341,30 @@ def _read_rows(connection: sqlite3.Connection, problems: list[str]) -> list[fact
             connection, f"{facts.SELECT} ORDER BY first DESC", "steps from the end", problems
         )
         rows += [row for row in reversed(back) if row[0] not in found]
-    intact = [row for row in rows if _is_intact(row)]
+    intact = [row for row in rows if _is_intact(row, layouts)]
     if len(intact) < len(rows):
         problems.append(f"{len(rows) - len(intact)} rows of facts have a wrong check sum")
     return intact
 
 
-def _is_intact(row: tuple[Any, ...]) -> bool:
+def _is_intact(row: tuple[Any, ...], layouts: dict[int, Layout]) -> bool:
     """Whether a row has the content it was written with: a torn page may give anything."""
-    numbers, mean, rest = row[:6], row[6], row[7:]
-    return (
-        all(isinstance(number, int) for number in numbers)
-        and isinstance(mean, bytes)
-        and all(blob is None or isinstance(blob, bytes) for blob in rest)
-        and zlib.crc32(mean) == row[5]
-    )
+    numbers, mean, extremes = row[:6], row[6], row[7:9]
+    if not all(isinstance(number, int) for number in numbers) or row[4] not in layouts:
+        return False
+    size, is_exact = 4 * layouts[row[4]].width, row[0] == row[1]
+    blobs = (mean,) if is_exact else (mean, *extremes)
+    is_complete = all(isinstance(blob, bytes) and len(blob) == size for blob in blobs)
+    is_consistent = row[0] <= row[1] and is_exact == (extremes == (None, None))
+    return is_complete and is_consistent and zlib.crc32(mean) == row[5]
 
 
 def _read_facts(run: RunInfo, connection: sqlite3.Connection, problems: list[str]) -> FactTable:
-    found = _select(connection, "SELECT id, shapes FROM layout", "layouts", problems)
-    layouts = {identity: Layout.from_json(shapes) for identity, shapes in found}
+    layouts = _read_layouts(connection, problems)
     target = Layout.of_run(run)
     for layout in layouts.values():
         target = target.union(layout)
-    rows = [row for row in _read_rows(connection, problems) if row[4] in layouts]
+    rows = _read_rows(connection, layouts, problems)
     numbers = np.array([row[:5] for row in rows], dtype=np.int64).reshape(len(rows), 5)
     means = _matrix(rows, [row[6] for row in rows], layouts, target)
     wide = [row for row in rows if row[7] is not None]

@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 LARGE = 2.2
 """Times He's scale, sqrt(2 / fan_in), the largest of the usual ones."""
 
+EXPANDS = 1.5
+"""Gain of a recurrent matrix per time step: 1.5 ** 20 is above 3,000."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Compare initial weights with usual scales, and look for what too large ones do at step 0."""
     curve = view.curve
     if not curve or not len(view.steps):
         return None
+    expanding = _expanding(view)
+    if expanding is not None:
+        return expanding
     scales = [s for s in initial_scales(view) if s.large > LARGE]
     if not scales:
         return None
@@ -73,17 +79,61 @@ def assess(view: CaseView) -> Assessment | None:
             link(first.layer, step, f"weights start {figure(first.large)} times too large"),
             link(None, step, "; ".join(effects)),
         ),
-        explains=frozenset(
-            {
-                "lr_too_high",
-                "saturating_activations",
-                "dying_relu",
-                "deep_without_residual",
-                "missing_gradient_clipping",
-                "missing_warmup",
-                "residual_scale_growth",
-                "unknown",
-                "unnormalized_target",
-            }
-        ),
+        explains=EXPLAINED,
     )
+
+
+EXPLAINED = frozenset(
+    {
+        "lr_too_high",
+        "saturating_activations",
+        "dying_relu",
+        "deep_without_residual",
+        "missing_gradient_clipping",
+        "missing_warmup",
+        "residual_scale_growth",
+        "unknown",
+        "unnormalized_target",
+    }
+)
+
+
+def _expanding(view: CaseView) -> Assessment | None:
+    """Look for a recurrence that multiplies its state at each time step, before any update.
+
+    A random matrix of RMS g / sqrt(n) stretches by about g, an orthogonal one by exactly g; over T
+    time steps states and gradients grow by g ** T. Gated cells bound theirs.
+    """
+    total = view.gradient_total
+    huge = view.trace.settings.threshold_exploding
+    if not view.is_failing or not len(total) or not total[0] > huge:
+        return None
+    for layer in view.flow.recurrent:
+        if not layer.kind.lower().startswith("rnn"):
+            continue
+        for row in view.flow.matrices.get(layer.path, []):
+            info = view.run.parameters[row]
+            gain = info.initial_rms * np.sqrt(info.shape[-1])
+            if "weight_hh" not in info.name or gain < EXPANDS:
+                continue
+            step = view.label(0)
+            return Assessment(
+                cause="init_too_large",
+                failure=FailureType.EXPLODING_GRADIENTS,
+                confidence=0.8,
+                description=(
+                    f"Gradient explosion originated in {named(layer.path)} at step {step}: its "
+                    f"recurrent weights start with a gain of about {figure(gain)} per time step, "
+                    f"and the gradient norm is {figure(float(total[0]))} before the first update."
+                ),
+                layer=layer.path,
+                onset=step,
+                onset_range=(step, step),
+                evidence=view.events(types=["gradient_health_transition"], until=step + 5),
+                chain=(
+                    link(layer.path, step, f"each time step multiplies by about {figure(gain)}"),
+                    link(layer.path, step, "states and gradients grow geometrically over time"),
+                ),
+                explains=EXPLAINED,
+            )
+    return None

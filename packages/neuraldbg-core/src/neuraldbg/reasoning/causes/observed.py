@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 WIRING, OBJECTIVE = FailureType.TRAINING_WIRING, FailureType.OBJECTIVE_MISMATCH
 
 
+ENOUGH_FROZEN = 60
+"""Steps before a run that has not learned says anything about what is frozen."""
+
+
 def _always(_view: CaseView) -> bool:
     return True
 
@@ -32,8 +36,44 @@ def _unlearned(view: CaseView) -> bool:
 
 
 def _undeclared(view: CaseView) -> bool:
-    """For frozen parameters: not beside adapters, which are there to be trained alone."""
-    return not view.curve.learned and not adapters(view)
+    """For frozen parameters: where nothing says that they are frozen on purpose.
+
+    Adapters are there to be trained alone, parts that are thawed within the run were frozen for a
+    while, and a backbone under a head that learns is the usual way to fine-tune. A short run shows
+    none of this.
+    """
+    if view.curve.learned or adapters(view) or len(view.curve) < ENOUGH_FROZEN:
+        return False
+    layers = {note.layer or "" for note in view.observations.get("frozen_parameters", [])}
+    return not _is_thawed(view, layers) and not (_is_backbone(view, layers) and _falls(view, layers))
+
+
+def _is_thawed(view: CaseView, layers: set[str]) -> bool:
+    """Whether any parameter of these layers that was frozen at first got a gradient or moved."""
+    rows = [i for i, p in enumerate(view.run.parameters) if p.layer in layers]
+    norm = view.parameter(ParameterStat.GRAD_NORM)[:, rows]
+    moved = view.parameter(ParameterStat.UPDATE_RMS)[:, rows]
+    began = (np.nan_to_num(norm[:1]) > 0).any(axis=0)
+    return bool(((np.nan_to_num(norm) > 0) | (np.nan_to_num(moved) > 0)).any(axis=0)[~began].any())
+
+
+def _is_backbone(view: CaseView, layers: set[str]) -> bool:
+    """Whether all layers with parameters up to some depth are frozen, and none after it."""
+    owners = {p.layer for p in view.run.parameters}
+    frozen = [x.path in layers for x in view.flow.executed if x.path in owners]
+    return any(frozen) and not all(frozen) and frozen == sorted(frozen, reverse=True)
+
+
+def _falls(view: CaseView, layers: set[str]) -> bool:
+    """Whether the head learns: beyond noise, and clearly where the optimizer was given all.
+
+    An optimizer that holds what is frozen was meant to train it.
+    """
+    curve = view.curve
+    names = {p.name for p in view.run.parameters if p.layer in layers}
+    if any(names & set(o.parameters) for o in view.run.optimizers) and curve.is_poor:
+        return False
+    return curve.start - curve.end > 3 * curve.noise / np.sqrt(max(curve.width, 1))
 
 
 def _unstable(view: CaseView) -> bool:

@@ -14,6 +14,7 @@ from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.run import LayerInfo
 
 VANISHED = 0.03
 """First layer's gradient RMS over that of the last ones."""
@@ -36,7 +37,8 @@ def assess(view: CaseView) -> Assessment | None:
     flat = {x.path: float(view.early(flat_share(view, x.path))) for x in inner}
     late = {x.path: float(view.late(flat_share(view, x.path))) for x in inner}
     saturated = [x for x in inner if max(flat[x.path], late[x.path]) > 0.5]
-    fades = depth is not None and depth.ratio < VANISHED and depth.slope > 0.3 and len(inner) >= 3
+    series = _in_series(view, inner)
+    fades = depth is not None and depth.ratio < VANISHED and depth.slope > 0.3 and series >= 3
     if not fades and not (saturated and view.is_failing):
         return None
     step = view.label(0)
@@ -49,7 +51,7 @@ def assess(view: CaseView) -> Assessment | None:
             confidence=0.75 + 0.1 * (depth.ratio < 1e-3) + 0.05 * bool(saturated),
             description=(
                 f"Gradient vanishing originated in {named(layer)} at step {step}: "
-                f"{len(inner)} {inner[0].activation} layers in series shrink the gradient by "
+                f"{series} {inner[0].activation} layers in series shrink the gradient by "
                 f"{figure(factor)} per layer, to {figure(depth.ratio)} at the first."
             ),
             layer=layer,
@@ -91,6 +93,23 @@ def assess(view: CaseView) -> Assessment | None:
         chain=(link(where.path, onset, "outputs lie in the flat region, so nothing flows back"),),
         explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),
     )
+
+
+def _in_series(view: CaseView, bounded: list[LayerInfo]) -> int:
+    """Return how many bounded activations one model applies, each counted once.
+
+    A layer whose activation is a module of its own carries its name too: the module counts.
+    """
+    counts: dict[str, int] = {}
+    for layer in bounded:
+        own = any(
+            view.flow.info[child].role is LayerRole.ACTIVATION
+            and view.flow.info[child].activation == layer.activation
+            for child in view.flow.children(layer.path)
+        )
+        if layer.role is LayerRole.ACTIVATION or not own:
+            counts[layer.model] = counts.get(layer.model, 0) + 1
+    return max(counts.values(), default=0)
 
 
 def _first_weighted(view: CaseView, path: str) -> str:

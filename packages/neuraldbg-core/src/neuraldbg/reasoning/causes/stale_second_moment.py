@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
-from neuraldbg.reasoning.symptoms import setback
+from neuraldbg.reasoning.symptoms import lasting_jump, setback
 from neuraldbg.schema.facts import OptimizerStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -23,8 +23,10 @@ RATIO = 8.0
 agent's targets are renewed."""
 COST = 0.08
 """Lasting rise as a share of the origin."""
+LASTING = 10.0
+"""Level after a jump over the level before from which a smaller cost counts."""
 COSTLY = 0.5
-"""The same where the loss jumps now and then anyway."""
+"""The same where the loss jumps now and then anyway, or comes back at once."""
 ROUTINE = 3
 """Separate jumps from which on they belong to the method (targets renewed now and then)."""
 LOOK_BACK = 8
@@ -41,9 +43,9 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     ratio = staleness(view, slow)
     is_routine = len(clusters([index for index, _, _ in curve.jumps])) >= ROUTINE
-    cost = COSTLY if is_routine else COST
     for index, z, jump in curve.jumps:
-        if index < 20 or jump < 1.5 or setback(view, index) < cost:
+        lasts = not is_routine and lasting_jump(view, index) > LASTING
+        if index < 20 or jump < 1.5 or setback(view, index) < (COST if lasts else COSTLY):
             continue
         row = view.row_at(int(curve.steps[index]))
         window = ratio[max(0, row - LOOK_BACK) : row + 1]

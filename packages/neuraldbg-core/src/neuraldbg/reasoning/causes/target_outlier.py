@@ -10,6 +10,7 @@ import numpy as np
 from neuraldbg.baseline import median_mad
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.symptoms import SETBACK, lasting_jump, output_rms, setback
+from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ def assess(view: CaseView) -> Assessment | None:
         value = float(curve.values[index])
         before = curve.values[max(0, index - 3) : index]
         sudden = value > JUMP * float(np.nanmax(np.abs(before), initial=0.0))
-        if ratio < JUMP or not sudden or value < 3 * abs(curve.start) or z < 20:
+        if ratio < JUMP or not sudden or z < 20:
+            continue
+        if _contradicts(view, index, ratio):
+            return _contradiction(view, index, ratio)
+        if value < 3 * abs(curve.start):
             continue
         row = view.row_at(int(curve.steps[index]))
         past = outputs[max(0, row - 30) : row]
@@ -75,3 +80,78 @@ def assess(view: CaseView) -> Assessment | None:
             ),
         )
     return None
+
+
+CONTRADICTION = 100.0
+"""Loss of one batch over the level of a run that had learned."""
+ABOVE_START = 1.3
+"""And over its origin: to be wrong by more than to know nothing takes targets that say otherwise."""
+CALM = 20
+"""Steps before it of which none came near."""
+
+
+def _contradicts(view: CaseView, index: int, ratio: float) -> bool:
+    """Whether one batch of ordinary inputs and outputs is answered worse than by ignorance."""
+    curve = view.curve
+    if index < CALM or ratio < CONTRADICTION or not _is_usual(view, index):
+        return False
+    value = float(curve.values[index])
+    before = curve.values[index - CALM : index]
+    origin = max(abs(curve.start), abs(curve.origin))
+    if value < ABOVE_START * origin or not float(np.nanmax(before)) < value / 20:
+        return False
+    after = curve.values[index + 1 : index + 6]
+    if len(after) and float(np.nanmedian(after)) > value / 20:
+        return False  # a new term or task stays, one batch passes
+    batch = view.ledger("batch_size")
+    return not float(np.nanmedian(batch)) <= FEW_ROWS
+
+
+FEW_ROWS = 2
+"""Batches so small that a single hard sample makes their loss."""
+
+
+def _is_usual(view: CaseView, index: int) -> bool:
+    """Whether inputs, outputs and the update before were of the size of those of earlier steps."""
+    row = view.row_at(int(view.curve.steps[index]))
+    moves = view.step_size[max(0, row - 30) : row]
+    if len(moves) and moves[-1] > 5 * float(np.nanmedian(moves)):
+        return False
+    sizes = [output_rms(view), *view.inputs(InputStat.RMS).T]
+    for size in sizes:
+        past = size[max(0, row - 30) : row]
+        past = past[np.isfinite(past)]
+        if len(past) < 3 or not np.isfinite(size[row]):
+            continue
+        middle, scale = (float(x) for x in median_mad(past))
+        if abs(size[row] - middle) > 6 * max(scale, 0.05 * abs(middle)):
+            return False
+    return True
+
+
+def _contradiction(view: CaseView, index: int, ratio: float) -> Assessment:
+    step, value = int(view.curve.steps[index]), float(view.curve.values[index])
+    return Assessment(
+        cause="target_outlier",
+        failure=FailureType.DATA_ANOMALY,
+        confidence=0.75,
+        description=(
+            f"Target outlier at step {step}: the loss of this one batch is {figure(value)} "
+            f"({figure(ratio)} times its level, above its start of {figure(view.curve.start)}) "
+            "while inputs and outputs are as before, so its targets contradict what was learned."
+        ),
+        onset=step,
+        onset_range=(step, step),
+        evidence=tuple(
+            event
+            for event in view.events(
+                types=["optimizer_instability"], state="loss_spike", until=step + 1, most=8
+            )
+            if event.step >= step - 1
+        ),
+        chain=(
+            link(None, step, "the targets of one batch say other than those of all before"),
+            link(None, step, "its loss and gradient move the weights by more than all before"),
+        ),
+        explains=frozenset({"lr_too_high", "missing_gradient_clipping", "unknown", "dying_relu"}),
+    )
