@@ -14,17 +14,20 @@ import ast
 import difflib
 import importlib
 import json
+import os
 import re
 import runpy
 import sys
 import tomllib
 import warnings
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.causes import Cause, vocabulary
 from neuraldbg.detectors import neuraldbg_detectors
+from neuraldbg.plugins.host import DISABLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,17 +46,23 @@ def notes() -> dict[str, Any]:
 
 
 def session(program: Path) -> NeuralDbg:
-    """Run a program of the catalogue on one thread and return its closed session."""
+    """Run a program of the catalogue, on one thread and without plugins; return its session."""
     import torch
 
-    threads = torch.get_num_threads()
+    threads, plugins = torch.get_num_threads(), os.environ.get(DISABLE)
     torch.set_num_threads(1)
+    os.environ[DISABLE] = "all"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of some faults itself
-            return runpy.run_path(str(program))["dbg"]
+            dbg: NeuralDbg = runpy.run_path(str(program))["dbg"]
     finally:
         torch.set_num_threads(threads)
+        if plugins is None:
+            del os.environ[DISABLE]
+        else:
+            os.environ[DISABLE] = plugins
+    return dbg
 
 
 def record(only: Collection[str] = ()) -> None:
@@ -154,7 +163,11 @@ def cause_page(cause: Cause) -> str:
     """Return the page of a cause."""
     failures = ", ".join(f"`{failure}`" for failure in cause.failures)
     signs = f"## How it shows\n\n{_stated(cause.signs)}\n\nIt is seen as {failures}.\n"
-    spares = _stated(cause.spares) if cause.spares else "Nothing that a trace holds clears it."
+    spares = (
+        _stated(cause.spares)
+        if cause.spares
+        else "Nothing of its own: only that its signs are missing."
+    )
     against = f"## What speaks against it\n\n{spares}\n"
     remedy = f"## What to do\n\n{_stated(cause.remedy)}\n"
     confirm = _stated(cause.confirm) if cause.confirm else NOT_TO_BE_REPLAYED
@@ -226,16 +239,15 @@ def _teaser(cause: Cause) -> str:
 
 def thresholds(source: str) -> list[tuple[str, str, str]]:
     """Return (name, value, what its docstring says) of the numbers of a detector's module."""
-    body = ast.parse(source).body
     found = []
-    for place, node in enumerate(body):
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
-            continue
-        after = body[place + 1] if place + 1 < len(body) else None
-        is_told = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-        about = " ".join(str(after.value.value).split()) if is_told else ""
-        if isinstance(node.value, ast.Constant):
-            found.append((node.targets[0].id, ast.unparse(node.value), about))
+    for node, after in pairwise([*ast.parse(source).body, ast.Pass()]):
+        match node, after:
+            case ast.Assign([ast.Name(name)], ast.Constant() as value), ast.Expr(
+                ast.Constant(about)
+            ):
+                found.append((name, ast.unparse(value), " ".join(str(about).split())))
+            case ast.Assign([ast.Name(name)], ast.Constant() as value), _:
+                found.append((name, ast.unparse(value), ""))
     return found
 
 

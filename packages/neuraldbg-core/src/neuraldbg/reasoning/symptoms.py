@@ -109,8 +109,23 @@ def dead_layers(view: CaseView, share: float = 0.95) -> list[Dead]:
             first = _first_for_good(silent[:, row], share)
         if first is None:
             continue
+        first = _brought_down(shut, highest[:, row], first, 0.97 * share)
         found.append(Dead(layer, first, ended, first <= 1))
     return found
+
+
+def _brought_down(shut: Array, highest: Array, first: int, threshold: float) -> int:
+    """Return the row on which a layer died, where shares were last measured some rows before.
+
+    The largest output is exact on every step: it falls on the step on which the units die.
+    """
+    alive = np.flatnonzero(~np.isnan(shut[:first]) & ~(shut[:first] >= threshold))
+    last = int(alive[-1]) if len(alive) else first
+    usual = float(quiet(np.nanmedian, highest[max(0, last - 20) : last + 1]))
+    for row in range(last + 1, first):
+        if highest[row] < 0.1 * usual:
+            return row
+    return first
 
 
 def _is_before(layer: LayerInfo) -> bool:

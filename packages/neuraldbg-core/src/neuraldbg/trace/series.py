@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 CHUNK = 512
 """Values per row of table `chunk`. Heuristic: the unfinished one is rewritten on every commit."""
-LIMIT = 131_072
-"""Values up to which a series is exact, and never exceeds. Heuristic: 0.5 to 2 MB per series."""
+LIMIT = 32_768
+"""Values up to which a series is exact, and never exceeds. Heuristic: 0.3 to 0.5 MB per series."""
 
 NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
 UPSERT = "INSERT OR REPLACE INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)"

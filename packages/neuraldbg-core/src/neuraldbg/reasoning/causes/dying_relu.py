@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.reasoning.cause import Assessment, link, named
 from neuraldbg.reasoning.symptoms import dead_layers
+from neuraldbg.schema.run import LayerRole
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+DONE = 0.6
+"""Progress from which a run needs none of the units that were dead from its start."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Name the first layer, in time and data flow, whose units are dead where the run fails."""
-    if view.curve.learned or view.is_broken:
+    if view.is_broken:
         return None
     dead = dead_layers(view, 0.9)
+    if view.curve.learned:
+        dead = [d for d in dead if d.is_from_start and d.layer.role is LayerRole.ACTIVATION]
+        if view.curve.progress > DONE:
+            return None
     if not dead:
         return None
     first_row = min(d.row for d in dead)

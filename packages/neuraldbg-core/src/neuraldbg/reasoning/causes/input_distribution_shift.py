@@ -12,10 +12,17 @@ from neuraldbg.reasoning.inputs import departures
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from neuraldbg.reasoning.inputs import Departure
     from neuraldbg.reasoning.view import CaseView
 
 HARM = 1.25
 """Loss after over loss before."""
+UNLEARNED = 0.5
+"""Share of the origin to which a loss must be thrown back for the run to have lost what it knew."""
+SLOW_HARM = 1.5
+"""Loss at the end over the level before a drift: less is a model that follows, or a curriculum."""
+GOES_ON = 1.5
+"""Distance from the band at the end over the distance soon after it was left: a drift goes on."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -27,11 +34,14 @@ def assess(view: CaseView) -> Assessment | None:
             continue
         step = view.label(departure.row)
         harm = loss_harm(view, step)
-        if not view.is_broken and (harm < HARM or is_recovered(view, step)):
+        creeps = _creeps(view, departure)
+        if creeps:
+            harm = max(harm, _slow_harm(view, step))
+        if not view.is_broken and (harm < HARM or (is_recovered(view, step) and not creeps)):
             continue
         name = view.run.inputs[departure.column].name
         stat = departure.stat.name.lower()
-        kind = "drifted" if departure.is_drift else "shifted"
+        kind = "drifted" if departure.is_drift or creeps else "shifted"
         return Assessment(
             cause="input_distribution_shift",
             failure=FailureType.DATA_ANOMALY,
@@ -68,12 +78,12 @@ def assess(view: CaseView) -> Assessment | None:
 def is_recovered(view: CaseView, step: int) -> bool:
     """Whether the run ended about as low as it was before: a curriculum moves on, and so does it.
 
-    What threw the loss above where the run had started was no curriculum.
+    What threw a loss that had fallen back to where the run had started was no curriculum.
     """
     curve = view.curve
     index = int(np.searchsorted(curve.steps, step))
     before, at_once = curve.level(index - 15, index), curve.level(index, index + 3)
-    if at_once > curve.origin:
+    if at_once > UNLEARNED * curve.origin > before / UNLEARNED:
         return False
     return bool(curve.end < HARM * abs(before) + curve.noise)
 
@@ -88,3 +98,34 @@ def loss_harm(view: CaseView, step: int) -> float:
     if after - before < 2 * curve.noise:
         return 1.0
     return float(after / abs(before)) if before else float("inf")
+
+
+def _creeps(view: CaseView, departure: Departure) -> bool:
+    """Whether the input went on moving away to the end of a run that lost ground meanwhile.
+
+    A curriculum or an agent that gets better moves its inputs too, and learns.
+    """
+    values = view.inputs(departure.stat)[:, departure.column]
+    row, rows = departure.row, len(values)
+    if rows - row < 40:
+        return False
+    soon = float(np.nanmedian(values[row + 10 : row + 30])) - departure.before
+    late = float(np.nanmedian(values[-max(10, (rows - row) // 10) :])) - departure.before
+    if not (late * soon > 0 and abs(late) > GOES_ON * abs(soon)):
+        return False
+    index = int(np.searchsorted(view.curve.steps, view.label(row)))
+    return view.curve.end > SLOW_HARM * view.curve.level(index - 15, index)
+
+
+def _slow_harm(view: CaseView, step: int) -> float:
+    """Return the highest smoothed loss after a step over the level before; 1 within noise."""
+    curve = view.curve
+    index = int(np.searchsorted(curve.steps, step))
+    before = curve.level(index - 15, index)
+    after = curve.smooth[index:]
+    if not np.isfinite(before) or before <= 0 or not np.isfinite(after).any():
+        return 1.0
+    top = float(np.nanmax(after))
+    if top - before < 5 * curve.noise / np.sqrt(curve.width):
+        return 1.0
+    return top / before

@@ -186,7 +186,7 @@ def _swings(view: CaseView) -> bool:
 
 def _onset(view: CaseView, departure: int | None) -> int:
     """The step from which the lr was in force: the start, or where it rose before the departure."""
-    if departure is None or departure < 30:
+    if departure is None or departure < 30 or _is_never_better(view, departure):
         return 0
     lr = view.lr[: departure + 1]
     if not np.isfinite(lr).any():
@@ -198,3 +198,12 @@ def _onset(view: CaseView, departure: int | None) -> int:
     if view.curve.level(max(0, departure - 10), departure) > 0.8 * view.curve.start:
         return 0
     return departure
+
+
+def _is_never_better(view: CaseView, departure: int) -> bool:
+    """Whether the loss had never fallen below its origin before it left for good."""
+    curve = view.curve
+    index = int(np.searchsorted(curve.steps, view.label(departure)))
+    before = curve.smooth[:index]
+    known = before[np.isfinite(before)]
+    return len(known) > 0 and float(np.median(known)) > abs(curve.origin)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 JUMP = 10.0
 """Loss over the median of the steps before."""
+WARM_UP = 8
+"""Losses before there is a level to jump from."""
 
 BEYOND = 10.0
 """Loss over the squared size of the outputs: what the outputs themselves cannot account for."""
@@ -33,7 +35,7 @@ def assess(view: CaseView) -> Assessment | None:
         value = float(curve.values[index])
         before = curve.values[max(0, index - 3) : index]
         sudden = value > JUMP * float(np.nanmax(np.abs(before), initial=0.0))
-        if ratio < JUMP or not sudden or z < 20:
+        if index < WARM_UP or ratio < JUMP or not sudden or z < 20:
             continue
         if _contradicts(view, index, ratio):
             return _contradiction(view, index, ratio)
