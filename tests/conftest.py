@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 import torch
 import torch.nn.modules.module
@@ -18,6 +19,10 @@ import torch.utils.checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# Property tests draw the same examples everywhere; `--hypothesis-profile=default` explores.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
 
 THREAD_GRACE_S = 2.0
 OPEN_FILES = Path("/proc/self/fd")
@@ -49,6 +54,12 @@ def _plain_process() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in [name for name in os.environ if name.startswith("NEURALDBG_")]:
         del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Every test trains on the same numbers, whatever ran before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

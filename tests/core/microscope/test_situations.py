@@ -739,3 +739,147 @@ def test_accumulated_backwards_keep_their_loss_graphs(drive):
             ((h * 0 if bad else h.square() + 1).sqrt().mean() / 3).backward()
         optimizer.step()
     assert only(driver.told).words["cause"] == "sqrt_at_zero"
+
+
+def test_root_of_what_where_throws_away_in_the_loss_is_a_masked_gradient(drive):
+    model = nn.Linear(4, 4)
+
+    def loss_of(model, b):
+        raw = model(b)
+        return torch.where(raw > 0.01, raw.sqrt(), raw).square().mean()
+
+    found = only(loop(drive, model, [torch.randn(8, 4)], loss_of))
+    assert found.words["cause"] == "masked_nan_gradient"
+    assert (found.words["operation"], found.words["phase"]) == ("sqrt", "backward")
+    assert "negative" in found.words["argument"]
+    assert "where" in found.words["argument"]
+
+
+@pytest.mark.parametrize("name", ["sqrt", "rsqrt", "acos", "power"])
+def test_operations_outside_their_domain_under_a_mask_are_named(drive, name):
+    model = nn.Linear(4, 4)
+
+    def loss_of(model, b):
+        raw = 3 * model(b)
+        value = raw.pow(0.3) if name == "power" else getattr(raw, name)()
+        return torch.where((raw > 0.01) & (raw < 0.99) & value.isfinite(), value, raw).mean()
+
+    found = only(loop(drive, model, [torch.randn(32, 4)], loss_of))
+    assert found.words["cause"] == "masked_nan_gradient"
+    assert found.words["operation"] == {"power": "pow"}.get(name, name)
+
+
+def test_clamped_overflow_beside_the_birth_is_not_blamed(drive):
+    model = nn.Linear(4, 4)
+
+    def loss_of(model, b):
+        h = model(b)
+        big = (h * 1e30 * 1e30).clamp(-1, 1)
+        return (h * 0).sqrt().mean() + big.mean()
+
+    found = only(loop(drive, model, [torch.randn(8, 4)], loss_of))
+    assert found.words["cause"] == "sqrt_at_zero"
+
+
+@pytest.mark.parametrize("how", ["square", "product", "exp", "sigmoid"])
+def test_underflow_in_half_behind_a_conversion_is_named(drive, how):
+    model = nn.Linear(4, 4)
+
+    def small(h):
+        half = h.half()
+        if how == "square":
+            return (1e-4 * h).half().square().mean(1, keepdim=True).sqrt()
+        if how == "product":
+            return ((half * 1e-4) * (half * 1e-4)).mean(1, keepdim=True)
+        return (half * 0 - 30).exp() if how == "exp" else (half * 0 - 30).sigmoid()
+
+    def loss_of(model, b):
+        return (model(b) / small(model(b)).float()).mean()
+
+    found = only(loop(drive, model, [torch.ones(8, 4)], loss_of))
+    assert found.words["cause"] == "half_precision_underflow"
+
+
+def test_zero_in_half_that_was_zero_before_is_no_underflow(drive):
+    model = nn.Linear(4, 4)
+
+    def loss_of(model, b):
+        h = model(b)
+        return (h / (h * 0).half().square().mean(1, keepdim=True).sqrt().float()).mean()
+
+    found = only(loop(drive, model, [torch.randn(8, 4)], loss_of))
+    assert found.words["cause"] == "division_by_zero"
+
+
+class Energy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.filters, self.head = nn.Linear(16, 32), nn.Linear(32, 2)
+
+    def forward(self, signal):
+        energy = (300 * self.filters(signal)).square()
+        return self.head(energy / energy.mean())
+
+
+@pytest.mark.parametrize("scale", [1.0, 65536.0])
+def test_overflow_of_half_logits_is_no_mask(drive, scale):
+    def loss_of(model, b):
+        with torch.autocast("cpu", torch.float16):
+            logits = model(b)
+        return F.cross_entropy(logits.float(), torch.zeros(64, dtype=torch.long))
+
+    found = only(loop(drive, Energy(), [torch.randn(64, 16)], loss_of, scale=scale))
+    assert found.words["cause"] == "half_precision_overflow"
+    assert found.words["phase"] == "forward"
+
+
+def test_overflow_of_half_logits_in_the_loop_is_no_mask(drive):
+    def loss_of(model, b):
+        logits = (model(b).half() * 3e4 * torch.tensor([9.0, -9.0])).half() * 10
+        return F.cross_entropy(logits.float(), torch.zeros(8, dtype=torch.long))
+
+    found = only(loop(drive, nn.Linear(4, 2), [5 + torch.randn(8, 4)], loss_of))
+    assert found.words["cause"] == "half_precision_overflow"
+
+
+def test_rows_masked_in_the_loss_are_still_named(drive):
+    def loss_of(model, b):
+        scores = model(b).masked_fill(torch.ones(8, 4, dtype=torch.bool), -torch.inf)
+        return scores.softmax(-1).square().mean()
+
+    found = only(loop(drive, nn.Linear(4, 4), [torch.randn(8, 4)], loss_of))
+    assert found.words["cause"] == "fully_masked_attention"
+
+
+class Expanding(nn.Module):
+    """A recurrence whose gradient is multiplied by `factor` on each of its steps back in time."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.rnn, self.head = nn.RNN(8, 32, batch_first=True), nn.Linear(32, 1)
+        for name, parameter in self.rnn.named_parameters():
+            nn.init.zeros_(parameter) if "bias" in name else None
+        nn.init.orthogonal_(self.rnn.weight_hh_l0, factor)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+@pytest.mark.parametrize("length", [80, 120])
+def test_gradient_that_overflows_in_a_recurrence_names_it_and_its_growth(drive, length):
+    x = torch.zeros(16, length, 8)
+    x[:, -1] = 1e-20
+    driver = drive({"": Expanding(3.0)})
+    model = driver.models[""]
+    with driver:
+        (model(x) - 1).square().mean().backward()
+        largest = model.rnn.weight_hh_l0.grad.abs().max()
+        driver.told += driver.scope.examine_gradients()
+        model.zero_grad()
+    assert bool(largest.isfinite()) is (length == 80)
+    found = only(driver.told)
+    assert (found.layer, found.words["phase"]) == ("rnn", "backward")
+    assert found.words["mechanism"] == "gradient_overflow"
+    assert "grew from" in found.words["argument"]
+    assert found.figures["growth"] > 1e20
+    assert "cause" not in found.words

@@ -31,7 +31,7 @@ class Budget:
         self._is_on = True
 
     def spend(self, seconds: float) -> None:
-        """Add time that watching took within the current step."""
+        """Add CPU time that watching took within the current step; it is blind to other jobs."""
         self._spent += seconds
         self._spent_in_all += seconds
 

@@ -11,7 +11,7 @@ import functools
 import logging
 import math
 import threading
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import torch
@@ -185,7 +185,7 @@ class Recorder:
             return
         if self.board.is_awaiting:
             self.activity()
-        start = perf_counter()
+        start = thread_time()
         self._now.forwards += 1
         if not module.training and self.wiring.is_mode_dependent(module):
             self._now.eval_mode_forwards += 1
@@ -194,7 +194,7 @@ class Recorder:
         self.audit.forward_began(name, module, args, kwargs)
         self.microscope.step = self.label
         self.microscope.begin_forward(module, args, kwargs)
-        self.board.seconds += perf_counter() - start
+        self.board.seconds += thread_time() - start
 
     def _eval_forward(self, module: nn.Module) -> None:
         self._now.eval_forwards += 1
@@ -206,10 +206,10 @@ class Recorder:
         """The same forward ended (output None where it raised)."""
         if not torch.is_grad_enabled():
             return
-        start = perf_counter()
+        start = thread_time()
         self.microscope.end_forward(module, output)
         self.audit.forward_ended(name, output)
-        self.board.seconds += perf_counter() - start
+        self.board.seconds += thread_time() - start
 
     # -- switchboard ------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Recorder:
         """See `Listener`."""
         if self.board.is_awaiting and self.board.is_compiled:
             self.activity()  # taps inside compiled code cannot tell
-        start = perf_counter()
+        start = thread_time()
         self.sentinels.before_backward()
         self._pending = []
         if self.board.touched or self.board.is_compiled:
@@ -227,7 +227,7 @@ class Recorder:
             for loss in losses:
                 if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                     self._look_at(loss)
-        self.board.seconds += perf_counter() - start
+        self.board.seconds += thread_time() - start
 
     def _look_at(self, loss: torch.Tensor) -> None:
         """Read and audit a loss that a backward starts from, while its graph is alive."""
@@ -242,7 +242,7 @@ class Recorder:
     @contained
     def backward_ended(self) -> None:
         """See `Listener`."""
-        start = perf_counter()
+        start = thread_time()
         has_changed = self.sentinels.after_backward()
         self._has_reached |= has_changed
         if has_changed or (self.board.touched and not self._has_reached):
@@ -251,7 +251,7 @@ class Recorder:
             if not self.optimizers and self._now.backwards >= UNSTEPPED_BACKWARDS:
                 self._is_stepless = True
         self._pending = []
-        self.board.seconds += perf_counter() - start
+        self.board.seconds += thread_time() - start
 
     @contained
     def clip_began(self, grads: Sequence[torch.Tensor]) -> None:
@@ -271,12 +271,12 @@ class Recorder:
         """See `Listener`."""
         if not self._is_clipping:
             return
-        start = perf_counter()
+        start = thread_time()
         if isinstance(total, torch.Tensor) and total.device.type == "cpu":
             self._now.clip_total_norm = float(gradients.local(total.detach()))
         if not self._now.is_done and self._loss_scale() == 1.0:
             self.parameters.note_preclip(norms)
-        self.board.seconds += perf_counter() - start
+        self.board.seconds += thread_time() - start
 
     @contained
     def clip_limited(self, max_norm: float) -> None:
@@ -291,7 +291,7 @@ class Recorder:
         owned = self.optimizers.owned_by(optimizer)
         if owned is None:
             return
-        start = perf_counter()
+        start = thread_time()
         if self.optimizers.is_new(optimizer):
             self._observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
         if id(optimizer) in self._now.stepped:
@@ -312,7 +312,7 @@ class Recorder:
         if not is_finite:
             self._observe(self.microscope.examine_gradients(scale=divisor))
         self._finite_gradient = is_finite
-        self.board.seconds += perf_counter() - start
+        self.board.seconds += thread_time() - start
 
     @contained
     def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
@@ -320,7 +320,7 @@ class Recorder:
         owned = self.optimizers.owned_by(optimizer)
         if owned is None:
             return
-        start = perf_counter()
+        start = thread_time()
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, torch.Tensor) and bool(found):
             self._now.skipped += 1
@@ -337,7 +337,7 @@ class Recorder:
         self.board.is_awaiting = True
         if self.board.is_compiled:
             self._fill(self._now)  # the next forward writes before Python hears of it
-        self.board.seconds += perf_counter() - start
+        self.board.seconds += thread_time() - start
 
     @contained
     def scaler_called(self, what: str, scaler: Any, subject: Any) -> None:
@@ -420,7 +420,7 @@ class Recorder:
 
     def _fill(self, segment: Segment) -> None:
         """Give a segment its arrays and clear the boards."""
-        start = perf_counter()
+        start = thread_time()
         is_deep = self.parameters.is_deep
         segment.is_sampled = self.board.is_on
         segment.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
@@ -434,7 +434,7 @@ class Recorder:
             segment.observations += self.microscope.examine_forwards()
         self.parameters.clear()
         self.inputs.clear()
-        self.budget.spend(self.board.seconds + perf_counter() - start)
+        self.budget.spend(self.board.seconds + thread_time() - start)
         self.board.clear()
 
     @contained
@@ -448,20 +448,20 @@ class Recorder:
         group = [s for s in group if not s.is_empty]
         if not group:
             return
-        start = perf_counter()
+        start = thread_time()
         step = merge(group)
         step.observations += self._findings(step, is_interrupted=is_interrupted)
         if self.audit.is_due_structure:
             self._learn_structure()
         self.run = self._run()
-        seconds = start - self._last_end
+        seconds = perf_counter() - self._last_end
         facts = step.freeze(self.run, self.label, seconds, is_interrupted=is_interrupted)
         self.label += 1
         self.ordinal += 1
         has_event = self.on_step(facts)
         self.audit.next_step(self.ordinal, alarm=bool(has_event))
+        self.budget.spend(thread_time() - start)
         end = perf_counter()
-        self.budget.spend(end - start)
         self.board.is_on = self.budget.next_step(end - self._last_end, alarm=bool(has_event))
         is_deep = self.budget.is_deep
         self.parameters.is_sampling = self.board.is_on

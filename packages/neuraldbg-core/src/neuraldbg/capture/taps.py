@@ -13,7 +13,7 @@ import dataclasses
 import sys
 import threading
 import weakref
-from time import perf_counter
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -217,13 +217,13 @@ class Tap:
         board.touched = True
         board.calls[self.index] += 1
         if board.is_on or board.is_recording_nodes:
-            start = perf_counter()
+            start = thread_time()
             try:
                 self._eager(args, output)
             except Exception as error:  # noqa: BLE001 - named once, off, and training goes on
                 self.is_off = True
                 board.problems[self.index] = repr(error)
-            board.seconds += perf_counter() - start
+            board.seconds += thread_time() - start
 
     def _is_foreign(self, module: nn.Module) -> bool:
         """Whether this call is no forward of the watched run: another thread, a copy, a transform."""

@@ -269,21 +269,30 @@ REPLACED = 0.2
 
 
 def replaced_row(view: CaseView, first: int, last: int) -> int | None:
-    """Return the first row in [first, last] whose weights no optimizer step explains; else None.
+    """Return a row in [first, last] before which weights moved as no optimizer step explains.
 
     The RMS of a sum is at most the sum of the RMS, and both are taken of the same sample: a larger
-    move between two steps was made by something else (a checkpoint, a reset, noise).
+    move between two steps was made by something else (a checkpoint, a reset, noise). Where taps
+    were thinned out, the steps between two measurements are taken as long as the longest measured.
     """
     weight = view.parameter(ParameterStat.WEIGHT_RMS)
     update = view.parameter(ParameterStat.UPDATE_RMS)
-    for row in range(max(first, 1), min(last, len(weight) - 1) + 1):
-        if view.steps[row] - view.steps[row - 1] != 1:
+    known = np.flatnonzero(~np.isnan(weight).all(axis=1)) if weight.size else np.array([], int)
+    for before, after in zip(known[:-1], known[1:], strict=True):
+        gap = int(view.steps[after] - view.steps[before])
+        if after < first or before >= last or gap > MOST_GAP:
             continue
-        moved = np.abs(weight[row] - weight[row - 1])
+        moved = np.abs(weight[after] - weight[before])
+        longest = np.fmax(update[before], update[after] if gap > 1 else update[before])
         with np.errstate(invalid="ignore"):
-            if (moved > EXTERNAL * update[row - 1] + REPLACED * weight[row - 1] + 1e-6).any():
-                return row
+            own = EXTERNAL * gap * longest + REPLACED * weight[before] + 1e-6
+            if (moved > own).any():
+                return int(min(max(before + 1, first), last))
     return None
+
+
+MOST_GAP = 20
+"""Steps between two measurements over which a move can still be judged."""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,10 @@ def reciprocal(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdi
     x = argument(arguments, 0)
     if x is None and out is not None:
         number, size = count(torch.isinf(out)), out.numel()
+        if name == "rsqrt" and not number and (below := count(torch.isnan(out))):
+            words = f"rsqrt received {amount(below, 'negative number', size)}"
+            figures = {"count": float(below), "size": float(size)}
+            return Verdict(name, "root_of_negative", words, None, 0.5, figures)
         figures = {"count": float(number), "size": float(size)}
     elif x is not None:
         number, size = count(x == 0), x.numel()

@@ -11,8 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture.microscope.origin import Birth, Leaf, as_masked, order, origin, thrown_away
-from neuraldbg.capture.microscope.provenance import OutOfTimeError, Provenance, watching
+from neuraldbg.capture.microscope.explosion import EXPLOSION
+from neuraldbg.capture.microscope.origin import (
+    Birth,
+    Leaf,
+    as_grown,
+    as_masked,
+    order,
+    origin,
+    thrown_away,
+)
+from neuraldbg.capture.microscope.provenance import Growth, OutOfTimeError, Provenance, watching
 from neuraldbg.capture.microscope.rerun import (
     Forward,
     Paths,
@@ -42,6 +51,8 @@ class Outcome:
     failure: str | None = None
     """An error of the microscope itself."""
     births: list[Birth] = field(default_factory=list)
+    growth: dict[str, Growth] = field(default_factory=dict)
+    """By module, how the gradient grew in its backward."""
 
 
 def rerun(forward: Forward, paths: Paths, seconds: float, *, is_backward: bool = False) -> Outcome:
@@ -75,7 +86,7 @@ def rerun(forward: Forward, paths: Paths, seconds: float, *, is_backward: bool =
             )
         except Exception as error:  # noqa: BLE001
             outcome.error = error
-        outcome.births, outcome.failure = mode.births, mode.failure
+        outcome.births, outcome.failure, outcome.growth = mode.births, mode.failure, mode.growth
         if outcome.source is None:
             outcome.source = _forward_source(mode, outputs, args, kwargs)
     return outcome
@@ -153,8 +164,11 @@ def _backward(
     if births:
         outcome.source = min(births, key=lambda birth: birth.index)
         masked = thrown_away(outcome.source)
+        grown = mode.growth.get(outcome.source.layer)
         if masked is not None:
             outcome.source = as_masked(masked)
+        elif grown is not None and grown.ratio >= EXPLOSION:
+            outcome.source = as_grown(outcome.source, grown.words, grown.ratio)
     elif sources:
         outcome.source = sources[0]
     else:

@@ -93,7 +93,8 @@ def _operand(node: SavedNode, broken: list[tuple[str, Tensor]]) -> Found | None:
         return Found(
             _target(node.operation, "target", value, "degenerate_targets", 0.8), is_certain=True
         )
-    if "Exp" in node.makers and {"Sum", "Mean"} & set(node.makers[: node.makers.index("Exp")]):
+    makers = node.past.makers
+    if "Exp" in makers and {"Sum", "Mean"} & set(makers[: makers.index("Exp")]):
         words = f"the sum of exponentials that {node.operation} received is not finite"
         return Found(
             Verdict(

@@ -234,6 +234,22 @@ class Mask:
         return None if self.kept is None else self.kept.bool() == self.is_dropped
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """What stands behind the first operand of an operation (of a division: the divisor)."""
+
+    makers: tuple[str, ...] = ()
+    """Node stems, nearest first."""
+    is_rounded: bool = False
+    """Whether float16 rounded a number to 0 there that was none."""
+    is_masked: bool = False
+    """Whether a mask, or something without a gradient, was filled in or added there."""
+    is_half: bool = False
+    """Whether it was a float16 number at some point."""
+    is_from_model: bool = False
+    """Whether it comes out of a watched model."""
+
+
 @dataclass(slots=True)
 class SavedNode:
     """What one node saved, detached from the graph."""
@@ -247,8 +263,8 @@ class SavedNode:
     """Whether an operand comes straight out of a watched model."""
     open_operands: int = 0
     """Operands without a graph: data, targets, constants."""
-    makers: tuple[str, ...] = ()
-    """Node stems behind the first operand (of a division: the divisor), nearest first."""
+    past: History = field(default_factory=History)
+    """How the first operand (of a division: the divisor) was made."""
     kind: Kind = field(init=False)
 
     def __post_init__(self) -> None:

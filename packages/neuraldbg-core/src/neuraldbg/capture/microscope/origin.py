@@ -125,6 +125,20 @@ def as_masked(forward: Birth) -> Birth:
     return replace(forward, verdict=masked, phase="backward")
 
 
+def as_grown(birth: Birth, words: str, ratio: float) -> Birth:
+    """Return the birth to report where a gradient overflowed while it grew within its module."""
+    verdict = birth.verdict
+    if verdict is None or verdict.mechanism not in {"overflow", "undefined", "infinities_meet"}:
+        return birth
+    grown = replace(
+        verdict,
+        mechanism="gradient_overflow",
+        argument=f"{words}, then left the range: {verdict.argument}",
+        figures={**verdict.figures, "growth": ratio},
+    )
+    return replace(birth, verdict=grown)
+
+
 def is_deliberate(source: Birth | Leaf, operation: str) -> bool:
     """Whether an infinity that `operation` met was asked for: a mask of -inf.
 

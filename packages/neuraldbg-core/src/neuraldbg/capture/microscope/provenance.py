@@ -57,6 +57,33 @@ class Call:
     out: Tensor
 
 
+@dataclass(slots=True)
+class Growth:
+    """The largest element of the gradient in one module: as it came in, and at most."""
+
+    first: float
+    most: float = 0.0
+    operations: int = 0
+
+    def add(self, largest: float) -> None:
+        """Take another operation's result in."""
+        self.most = max(self.most, largest)
+        self.operations += 1
+
+    @property
+    def ratio(self) -> float:
+        """By how much it grew."""
+        return self.most / self.first
+
+    @property
+    def words(self) -> str:
+        """In words."""
+        return (
+            f"the gradient grew from {self.first:.3g} to {self.most:.3g} in {self.operations} "
+            "operations of its backward"
+        )
+
+
 class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every operation whose output is not finite, with where its operands came from.
 
@@ -83,6 +110,8 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The first error of the microscope itself, with the operation it was looking at."""
         self.roots: list[Any] = []
         """Graph nodes from which backward starts, for looking up masks."""
+        self.growth: dict[str, Growth] = {}
+        """How the gradient's size changed within each module, in backward."""
         self._by_storage: dict[int, Birth] = {}
         self._stands_for: dict[int, int] = {}
         self._leaves = leaves
@@ -160,6 +189,8 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 bad = bad or (tensor, found)
             elif _address(tensor) in self._by_storage and _covers(tensor):
                 del self._by_storage[_address(tensor)]
+        if self.phase == "backward" and outputs:
+            self._grow(outputs[0])
         if bad is None:
             if outputs and outputs[0].is_floating_point():
                 self._window.append(Call(func, name, args, kwargs, outputs[0]))
@@ -168,6 +199,16 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in (*outputs, *written):
             if flags(tensor):
                 self._by_storage[_address(tensor)] = self.births[-1]
+
+    def _grow(self, gradient: Tensor) -> None:
+        """Follow the largest element of the gradient through the module that is in backward."""
+        node = torch._C._current_autograd_node()  # noqa: SLF001
+        if node is None or not gradient.is_floating_point() or not gradient.numel():
+            return
+        largest = float(gradient.abs().nan_to_num(0.0, 0.0, 0.0).amax())
+        if largest:
+            layer = self._node_layer(node._sequence_nr())  # noqa: SLF001
+            self.growth.setdefault(layer, Growth(largest)).add(largest)
 
     def _record(
         self,

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.microscope.nodes import PLANS, Mask, Plan, SavedNode, plan_of, saved, stem
+from neuraldbg.capture.microscope.history import history
+from neuraldbg.capture.microscope.nodes import (
+    PLANS,
+    History,
+    Mask,
+    Plan,
+    SavedNode,
+    plan_of,
+    saved,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +41,8 @@ HOPS = 5
 Trail = list[tuple[Any, int, int, bool]]
 """Nodes with the index of their consumer in this list, the operand number there, and whether
 something above can throw a non-finite result away."""
-Kept = tuple[Plan, dict[str, Any], int, tuple[Mask, ...], bool, int, tuple[str, ...]]
+Kept = tuple[Plan, dict[str, Any], int, tuple[Mask, ...], bool, int, History]
+UNKNOWN = History()
 
 
 class Intervals:
@@ -97,9 +107,9 @@ class Region:
                     plan.custom,
                     is_fed_by_model=is_fed,
                     open_operands=open_operands,
-                    makers=makers,
+                    past=past,
                 )
-                for plan, values, number, masks, is_fed, open_operands, makers in self._kept
+                for plan, values, number, masks, is_fed, open_operands, past in self._kept
             ]
             self._nodes = sorted(made, key=lambda one: one.sequence)
         return self._nodes
@@ -148,16 +158,16 @@ def collect(roots: Iterable[Any], models: Intervals, *, everything: bool = False
             else:
                 stack.append((child, here, place, is_dropped))
         if is_kept and (everything or item[3] or plan.stem != "Pow" or _is_fraction(node)):
-            makers = _makers(node, 1 if plan.stem == "Div" else 0) if everything else ()
+            past = history(node, int(plan.stem == "Div"), models) if everything else UNKNOWN
             region.keep(
                 (
                     plan,
                     plan.read(node),
                     node._sequence_nr(),  # noqa: SLF001
                     _masks(trail, here),
-                    is_fed,
+                    is_fed or past.is_from_model,
                     open_operands,
-                    makers,
+                    past,
                 )
             )
     region.visited = len(trail)
@@ -168,16 +178,6 @@ def _is_fraction(node: Any) -> bool:
     """Whether a power's derivative at 0 is infinite: an exponent below 1, or not a number."""
     exponent = getattr(node, "_saved_exponent", None)
     return not isinstance(exponent, (int, float)) or exponent < 1
-
-
-def _makers(node: Any, place: int) -> tuple[str, ...]:
-    """Return the stems of the nodes behind one operand, nearest first."""
-    names: list[str] = []
-    child = node.next_functions[place][0] if len(node.next_functions) > place else None
-    while child is not None and len(names) < HOPS:
-        names.append(stem(child.name()))
-        child = next((one for one, _ in child.next_functions if one is not None), None)
-    return tuple(names)
 
 
 def _masks(trail: Trail, here: int) -> tuple[Mask, ...]:

@@ -16,6 +16,7 @@ from neuraldbg.capture.microscope import optimizer as steps
 from neuraldbg.capture.microscope import report
 from neuraldbg.capture.microscope.examine import Outcome, nonfinite_tensors, rerun
 from neuraldbg.capture.microscope.exceptions import examine_raise, is_telling
+from neuraldbg.capture.microscope.explosion import judge_norm
 from neuraldbg.capture.microscope.region import KEPT_BYTES, Intervals, Region, collect, next_number
 from neuraldbg.capture.microscope.rerun import Allowance, Forward, Paths, tensors_of, versions
 from neuraldbg.capture.microscope.verdict import flags
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from neuraldbg.capture.microscope.origin import Birth, Leaf
+    from neuraldbg.capture.microscope.provenance import Growth
     from neuraldbg.schema.facts import Observation
 
 FORWARDS = 32
@@ -356,6 +358,7 @@ class Microscope:
         if broken is not None:
             return broken
         note, is_loss_born = "", False
+        growth: dict[str, Growth] = {}
         for forward in reversed(self._forwards):
             kept = forward.gradients or {}
             if any(flags(g) for g in kept.values()):
@@ -365,8 +368,14 @@ class Microscope:
                 continue
             outcome = self._rerun(forward, paths, is_backward=True)
             note = outcome.note or note
+            growth |= outcome.growth
             if outcome.source is not None:
                 return [self._told(outcome.source, paths, outcome.root, outcome.note)]
+        exploded = judge_norm(
+            [(n, p.grad) for n, p in self._parameters() if p.grad is not None], growth
+        )
+        if exploded is not None:
+            return [report.birth(self.step, exploded[0], "backward", exploded[1], paths.kinds)]
         verdict = loss_part.judge_backward_regions(self._regions)
         if verdict is not None:
             return [report.birth(self.step, None, "backward", verdict, paths.kinds, "in the loss")]
@@ -379,12 +388,7 @@ class Microscope:
         After a birth has been reported they are its consequence: nothing more is said, and no more
         examined.
         """
-        named = [
-            (".".join(p for p in (m, n) if p), t)
-            for m, model in self._models.items()
-            for n, t in model.named_parameters()
-        ]
-        broken = [(n, t) for n, t in nonfinite_tensors(named)]
+        broken = nonfinite_tensors(self._parameters())
         if not broken:
             return None
         told = list(self._optimizer_origin([t for _, t in broken]))
@@ -394,6 +398,14 @@ class Microscope:
         self._broken |= {n for n, _ in broken}
         self._left = 0
         return told
+
+    def _parameters(self) -> list[tuple[str, Tensor]]:
+        """Return the parameters of the watched models by name."""
+        return [
+            (".".join(part for part in (model, name) if part), parameter)
+            for model, module in self._models.items()
+            for name, parameter in module.named_parameters()
+        ]
 
     def _optimizer_origin(self, broken: list[Tensor]) -> list[Observation]:
         wanted = {id(t) for t in broken}
@@ -419,15 +431,7 @@ class Microscope:
         verdict = steps.judge_step(
             parameter, optimizer.state.get(parameter, {}), group, type(optimizer).__name__
         )
-        name = next(
-            (
-                ".".join(p for p in (m, n) if p)
-                for m, model in self._models.items()
-                for n, t in model.named_parameters()
-                if t is parameter
-            ),
-            None,
-        )
+        name = next((n for n, t in self._parameters() if t is parameter), None)
         layer = name.rpartition(".")[0] if name is not None else None
         if name is not None:
             self._broken.add(name)

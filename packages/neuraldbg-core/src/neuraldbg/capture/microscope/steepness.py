@@ -11,7 +11,15 @@ from torch import Tensor
 
 from neuraldbg.capture.microscope.arguments import as_tensor, overflow
 from neuraldbg.capture.microscope.rules import judge
-from neuraldbg.capture.microscope.verdict import NAN, Verdict, amount, count, extent, flags
+from neuraldbg.capture.microscope.verdict import (
+    NAN,
+    Verdict,
+    amount,
+    count,
+    extent,
+    flags,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,23 +38,22 @@ def judge_forward(node: SavedNode) -> tuple[Verdict | None, bool]:
     return (refine_divisor(node, verdict) if verdict is not None else None), is_known
 
 
-ROUNDING = frozenset({"Softmax", "Sigmoid", "Exp"})
-"""Kinds whose exact result is never 0, so a 0 in float16 was rounded."""
 EPSILON = frozenset({"Add", "Clamp", "ClampMin"})
 """Kinds by which an eps is added to a divisor."""
 
 
 def refine_divisor(node: SavedNode, verdict: Verdict) -> Verdict:
     """Look at what made an offending 0: a standard deviation, or a number that half rounds to 0."""
-    if verdict.cause not in {"division_by_zero", "log_of_nonpositive"} or not node.makers:
+    makers = node.past.makers
+    if verdict.cause not in {"division_by_zero", "log_of_nonpositive"} or not makers:
         return verdict
     is_division = verdict.operation == "div"
-    if is_division and {"Std", "Var", "StdMean", "VarMean"} & set(node.makers):
+    if is_division and {"Std", "Var", "StdMean", "VarMean"} & set(makers):
         words = f"{verdict.argument}: a standard deviation of 0, the feature is constant"
         return replace(verdict, argument=words, cause="zero_variance_feature", confidence=0.7)
     value = node.values.get("other" if is_division else "self")
-    suspects = EPSILON if is_division else ROUNDING
-    if isinstance(value, Tensor) and value.dtype is torch.float16 and node.makers[0] in suspects:
+    is_half = isinstance(value, Tensor) and value.dtype is torch.float16
+    if node.past.is_rounded or (is_division and is_half and makers[0] in EPSILON):
         words = f"{verdict.argument}: too small for float16, rounded to 0"
         return replace(
             verdict,
@@ -62,6 +69,8 @@ def _judge_forward(node: SavedNode) -> tuple[Verdict | None, bool]:  # noqa: PLR
     if node.kind.operation == "mean" and node.values.get("numel") == 0:
         return judge("mean", [torch.empty(0)], None), True
     result = node.result
+    if node.kind.operation in {"softmax", "log_softmax"} and not node.past.is_masked:
+        return _unmasked_softmax(node), False
     if node.kind.operation in {"std", "var"} and node.values.get("self") is not None:
         verdict = _deviation(node)
         return verdict, True
@@ -81,6 +90,21 @@ def _judge_forward(node: SavedNode) -> tuple[Verdict | None, bool]:  # noqa: PLR
     if verdict is None and _has_arguments(node):
         verdict = overflow(node.operation, node.arguments, result)
     return verdict, _has_arguments(node)
+
+
+def _unmasked_softmax(node: SavedNode) -> Verdict | None:
+    """Judge a softmax with NaN in its result and no mask before it: it met what was broken."""
+    result = node.result
+    if result is None or not flags(result) & NAN:
+        return None
+    rows = count(torch.isnan(result).any(-1)) if result.dim() else 1
+    words = f"{node.operation} received a NaN or Inf in {rows} rows, and no mask put it there"
+    figures = {"count": float(rows), "size": float(result.numel())}
+    if node.past.is_half:
+        words += ": float16 numbers, whose limit is 65504"
+        cause, mechanism = "half_precision_overflow", "half_overflow"
+        return Verdict(node.operation, mechanism, words, cause, 0.5, figures)
+    return Verdict(node.operation, "nonfinite_operand", words, None, 0.3, figures)
 
 
 def _has_arguments(node: SavedNode) -> bool:
@@ -271,7 +295,7 @@ def judge_backward(node: SavedNode) -> Verdict | None:
     mask = entry[0](node) if entry is not None else None
     number = count(mask) if mask is not None else 0
     if entry is None or mask is None or not number:
-        return _judge_broken(node, broken) if broken else None
+        return _judge_broken(node, broken) if broken else _judge_dropped(node)
     _, what, mechanism, cause, confidence = entry
     size = mask.numel()
     figures: dict[str, float] = {"count": float(number), "size": float(size)}
@@ -286,6 +310,30 @@ def judge_backward(node: SavedNode) -> Verdict | None:
         words = f"{words}, and the result there is thrown away by {by}: 0 * inf is NaN"
         mechanism, cause, confidence = f"masked_{mechanism}", "masked_nan_gradient", 0.9
     return Verdict(node.operation, mechanism, words, cause, confidence, figures)
+
+
+def _judge_dropped(node: SavedNode) -> Verdict | None:
+    """Judge an operation whose own result is not finite: under a finite loss it was thrown away."""
+    if node.kind.operation not in STEEPNESS or node.kind.operation == "norm":
+        return None
+    result = node.result
+    if result is None or not (found := flags(result)):
+        return None
+    verdict = judge(node.kind.operation, node.arguments, result)
+    if verdict is None:
+        return None
+    by = next((one.operation for one in node.masks), "a mask")
+    words = (
+        f"{verdict.argument}; the result there is thrown away by {by}, "
+        f"and its gradient is 0 * {words_of(found)}"
+    )
+    return replace(
+        verdict,
+        mechanism=f"masked_{verdict.mechanism}",
+        argument=words,
+        cause="masked_nan_gradient",
+        confidence=0.9,
+    )
 
 
 def judge_hidden(node: SavedNode, verdict: Verdict | None) -> Verdict | None:

@@ -48,8 +48,10 @@ def assess(view: CaseView) -> Assessment | None:
         row = view.flow.row[layer.path]
         before, parallel = float(view.early(cosine[:, row])), float(view.late(cosine[:, row]))
         alike = parallel > COSINE and before < DIVERSE and last < FALL * first
-        alike &= last < SPREAD or float(view.late(rank[:, row])) < ONE_DIRECTION
-        if alike or (view.objective.is_own_target and _vanished(view, layer.path)):
+        has_vanished = _vanished(view, layer.path)
+        is_line = float(view.late(rank[:, row])) < ONE_DIRECTION
+        alike &= last < SPREAD or is_line or has_vanished
+        if alike or (view.objective.is_own_target and has_vanished):
             found.append((layer, first, last))
     if not found:
         return None

@@ -15,6 +15,7 @@ from neuraldbg.reasoning.symptoms import (
     initial_scales,
     output_rms,
 )
+from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 LARGE = 2.2
 """Times He's scale, sqrt(2 / fan_in), the largest of the usual ones."""
 
+ONE_HOT = 0.98
+"""Mean largest value of a softmax's rows at the start: the rest gets nothing, nor any gradient."""
 EXPANDS = 1.5
 """Gain of a recurrent matrix per time step: 1.5 ** 20 is above 3,000."""
 
@@ -50,6 +53,15 @@ def assess(view: CaseView) -> Assessment | None:
         layer.path
         for layer in view.flow.executed
         if layer.activation in BOUNDED and float(view.early(flat_share(view, layer.path))) > 0.4
+    ]
+    certain = view.early(view.activation(ActivationStat.ROW_MAX))
+    saturated += [
+        layer.path
+        for layer in view.flow.executed
+        if layer.activation == "softmax"
+        and not layer.is_output
+        and float(certain[view.flow.row[layer.path]]) > ONE_HOT
+        and view.flow.is_upstream(first.layer, layer.path)
     ]
     if saturated:
         effects.append(f"{saturated[0]!r} starts saturated")
@@ -94,6 +106,8 @@ EXPLAINED = frozenset(
         "residual_scale_growth",
         "unknown",
         "unnormalized_target",
+        "attention_collapse",
+        "embedding_collapse",
     }
 )
 

@@ -9,12 +9,15 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.symptoms import initial_scales
+from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+FALL = 1e-3
+"""Gradient before the layers that joined over what it was: what is left when they pass nothing on."""
 SMALL = 0.4
 """Times torch's own default, the smallest of the usual scales."""
 
@@ -24,6 +27,9 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or not len(view.steps) or curve.learned or view.is_broken:
         return None
+    joined = _joined(view)
+    if joined is not None:
+        return joined
     scales = initial_scales(view)
     small = [s for s in scales if s.small < SMALL]
     if len(small) < max(2, len(scales) // 2):
@@ -72,3 +78,56 @@ def assess(view: CaseView) -> Assessment | None:
             }
         ),
     )
+
+
+def _joined(view: CaseView) -> Assessment | None:
+    """Look for layers that run from some step on only, start far too small, and cut the others off.
+
+    A network that grows while it trains hands its whole signal to what is new.
+    """
+    calls = np.nan_to_num(view.activation(ActivationStat.CALLS)) > 0
+    late: dict[int, list[tuple[str, float]]] = {}
+    for layer in view.run.layers:
+        rows = np.flatnonzero(calls[:, view.flow.row[layer.path]])
+        for row in view.flow.matrices.get(layer.path, []) if len(rows) and rows[0] > 0 else []:
+            info = view.run.parameters[row]
+            scale = info.initial_rms * np.sqrt(3 * max(int(np.prod(info.shape[1:])), 1))
+            if scale < SMALL / 10:
+                late.setdefault(int(rows[0]), []).append((layer.path, float(scale)))
+    for row, new in sorted(late.items()):
+        fallen = _fallen(view, row)
+        if fallen is None:
+            continue
+        layer, scale = new[0]
+        step = view.label(row)
+        return Assessment(
+            cause="init_too_small",
+            failure=FailureType.VANISHING_GRADIENTS,
+            confidence=0.85,
+            description=(
+                f"Gradient vanishing originated in {named(layer)} at step {step}: it runs from "
+                f"that step on with weights of {figure(scale)} times torch's default, and the "
+                f"gradient of {fallen[0]!r} fell to {figure(fallen[1])} of what it was."
+            ),
+            layer=layer,
+            onset=step,
+            onset_range=(max(step - 1, 0), step),
+            evidence=view.events(types=["gradient_health_transition"], state="vanishing"),
+            chain=(
+                link(layer, step, "a layer that joined passes on next to nothing"),
+                link(fallen[0], step, f"{figure(fallen[1])} of its gradient is left"),
+            ),
+            explains=frozenset({"embedding_collapse", "unknown", "labels_unrelated_to_inputs"}),
+        )
+    return None
+
+
+def _fallen(view: CaseView, row: int) -> tuple[str, float] | None:
+    """Return the first older layer whose gradient fell at a row for good, and what is left."""
+    for layer in view.flow.weighted:
+        rms = view.layer_gradient(layer.path)
+        before = float(quiet(np.nanmedian, rms[max(0, row - 20) : row]))
+        after = float(quiet(np.nanmedian, rms[row:]))
+        if before > 0 and after < FALL * before:
+            return layer.path, after / before
+    return None

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
     from neuraldbg.schema.run import LayerInfo
 
+SUDDEN = 0.8
+"""Flat share from which a layer that was not flat at all became flat."""
 VANISHED = 0.03
 """First layer's gradient RMS over that of the last ones."""
 
@@ -23,6 +25,9 @@ VANISHED = 0.03
 def assess(view: CaseView) -> Assessment | None:
     """Look for bounded activations in series over which the gradient falls, or that are flat."""
     curve, flow = view.curve, view.flow
+    sudden = _sudden(view)
+    if sudden is not None:
+        return sudden
     if not curve or curve.learned or view.is_broken or not len(view.steps):
         return None
     bounded = [
@@ -125,3 +130,64 @@ def _first_weighted(view: CaseView, path: str) -> str:
 def _onset(view: CaseView, path: str) -> int:
     rows = np.flatnonzero(flat_share(view, path) > 0.5)
     return view.label(int(rows[0])) if len(rows) else view.label(0)
+
+
+def _sudden(view: CaseView) -> Assessment | None:
+    """Look for a bounded layer that became flat from one look to the next, and hurt the loss."""
+    if not view.curve or view.is_broken or view.curve.is_signed or not len(view.steps):
+        return None
+    for layer in view.flow.executed:
+        if layer.activation not in BOUNDED or layer.is_output or layer.role is LayerRole.RECURRENT:
+            continue
+        flat = flat_share(view, layer.path)
+        known = np.flatnonzero(np.isfinite(flat))
+        turns = np.flatnonzero((flat[known][1:] > SUDDEN) & (flat[known][:-1] < 0.3)) + 1
+        for turn in turns:
+            if turn < WARM_UP or float(np.median(flat[known][turn:])) < SUDDEN:
+                continue
+            row = _leap_between(view, int(known[turn - 1]), int(known[turn]))
+            if row is not None:
+                return _turned(view, layer, row, float(flat[known][turn]))
+    return None
+
+
+WARM_UP = 5
+"""Looks at a layer before it has a usual state."""
+HARM = 3.0
+"""Loss at once and at the end over the level before."""
+
+
+def _leap_between(view: CaseView, before: int, after: int) -> int | None:
+    """Return the row in (before, after] on which the loss leapt and did not come back."""
+    curve = view.curve
+    for row in range(before + 1, after + 1):
+        index = int(np.searchsorted(curve.steps, view.label(row)))
+        usual = curve.level(index - 10, index)
+        at_once = curve.level(index, index + 3)
+        leapt = index < len(curve) and curve.values[index] > HARM * usual
+        if leapt and at_once > HARM * usual and curve.end > HARM * usual and usual > 0:
+            return row
+    return None
+
+
+def _turned(view: CaseView, layer: LayerInfo, row: int, share: float) -> Assessment:
+    step = view.label(row)
+    return Assessment(
+        cause="saturating_activations",
+        failure=FailureType.SATURATED_ACTIVATIONS,
+        confidence=0.75,
+        description=(
+            f"Activations saturated in {named(layer.path)} at step {step}: from one step to the "
+            f"next {100 * share:.0f} % of its {layer.activation} outputs lie where the derivative "
+            "is near zero, and the loss leapt with it."
+        ),
+        layer=layer.path,
+        onset=step,
+        onset_range=(max(step - 1, 0), step),
+        evidence=view.events(types=["activation_regime_shift"], state="saturated"),
+        chain=(
+            link(layer.path, step, "what enters the activation became far too large"),
+            link(layer.path, step, "outputs lie in the flat region, so nothing flows back"),
+        ),
+        explains=frozenset({"unknown", "labels_unrelated_to_inputs", "stale_second_moment"}),
+    )
