@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What NeuralDBG says of programs with known truth: faulty, fixed and healthy.
 
-    python benchmarks/bench_accuracy.py [PROGRAM_OR_FOLDER ...] [--jobs 2] [--json OUT] [--only quiet]
+    python benchmarks/bench_accuracy.py [PROGRAM_OR_FOLDER ...] [--jobs 2] [--json OUT] [--healthy]
 
 Each program is one module with `TRUTH`, `train(watch, fixed=False, seed=0)` and `harmed(result)`;
 see benchmarks/zoo/README.md. Two halves, by a hash of the program's name, are shown apart: rules
@@ -141,10 +141,8 @@ def show(row: dict[str, Any]) -> None:
     if wrong:
         for key in ("said", "said_fixed"):
             for h in row.get(key, {}).get("says", [])[:3]:
-                place = f"{h['layer']!r} @{h['onset']}"
-                print(
-                    f"      {key[5:] or 'run'}: {h['confidence']:.2f} {h['failure_type']}/{h['cause']} {place}"
-                )
+                what = f"{h['confidence']:.2f} {h['failure_type']}/{h['cause']}"
+                print(f"      {key[5:] or 'run'}: {what} {h['layer']!r} @{h['onset']}")
         error = row["said"]["error"].strip().splitlines()
         if error:
             print(f"      raised: {error[-1][:150]}")

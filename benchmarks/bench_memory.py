@@ -39,7 +39,8 @@ def resident_mb() -> float:
 def growth(steps: int, *, watch: bool, trace: str | None) -> float:
     """Train for `steps` steps and return the growth from step 2,000 on, in MB."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1))
+    hidden = [nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.ReLU()]
+    model = nn.Sequential(*hidden, nn.Linear(32, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     settled = 0.0
     with NeuralDbg(model, trace=trace) if watch else nullcontext() as dbg:
@@ -67,7 +68,8 @@ def main() -> None:
     plain = growth(min(args.steps, 20_000), watch=False, trace=None)
     watched = growth(args.steps, watch=True, trace=args.trace)
     where = "file" if args.trace else "memory"
-    print(f"| trace in {where} | steps {SETTLED} to {args.steps} | {watched:+.2f} MB | plain {plain:+.2f} MB |")
+    steps = f"steps {SETTLED} to {args.steps}"
+    print(f"| trace in {where} | {steps} | {watched:+.2f} MB | plain {plain:+.2f} MB |")
     sys.exit(1 if watched - max(plain, 0.0) > args.check else 0)
 
 

@@ -72,7 +72,9 @@ def test_one_bad_batch_kills_every_unit(explained):
             dead.append(zeros(model.relu(model.hidden(x))))
     assert max(dead[:40]) < 0.8
     assert min(dead[40:]) > 0.99
-    explained(dbg, "dead_neurons").check("dead_neurons", ("hidden", "relu"), (40, 41), is_leading=False)
+    explained(dbg, "dead_neurons").check(
+        "dead_neurons", ("hidden", "relu"), (40, 41), is_leading=False
+    )
 
 
 class Vision(nn.Module):

@@ -90,7 +90,9 @@ def train_mlp(spoil, steps=70, **options):
 
     model = mlp()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    return train(model, optimizer, make, steps, criterion=F.mse_loss, validation=table(64), **options)
+    return train(
+        model, optimizer, make, steps, criterion=F.mse_loss, validation=table(64), **options
+    )
 
 
 def train_pictures(spoil, steps=70, **options):
@@ -126,7 +128,10 @@ TRAININGS = pytest.mark.parametrize(
 
 
 def is_broken(losses, step):
-    return not torch.tensor(losses[step:]).isfinite().all() and torch.tensor(losses[:step]).isfinite().all()
+    return (
+        not torch.tensor(losses[step:]).isfinite().all()
+        and torch.tensor(losses[:step]).isfinite().all()
+    )
 
 
 # -- NaN and Inf -----------------------------------------------------------------------------
@@ -238,7 +243,9 @@ def test_gain_of_a_sensor_that_creeps_up(explained):
 
     dbg, _, validated = train_mlp(spoil, steps=240, when="before", every=10)
     assert validated[-1] > 5 * validated[9]
-    explained(dbg, "distribution_shift").check("data_anomaly", (None, "0"), (100, 150), is_leading=False)
+    explained(dbg, "distribution_shift").check(
+        "data_anomaly", (None, "0"), (100, 150), is_leading=False
+    )
 
 
 # -- outliers --------------------------------------------------------------------------------

@@ -36,7 +36,9 @@ def test_tower_of_sigmoids(explained):
             loss = F.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
-            norms.append((model.body[0].weight.grad.norm().item(), model.head.weight.grad.norm().item()))
+            norms.append(
+                (model.body[0].weight.grad.norm().item(), model.head.weight.grad.norm().item())
+            )
             optimizer.step()
             dbg.record_loss(loss)
     assert max(first for first, _ in norms) < 1e-7 * max(last for _, last in norms)

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.usefixtures("seed")
 
 
 def mlp(width=8, out=1):
-    return nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, out))
+    return nn.Sequential(
+        nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, out)
+    )
 
 
 def regression(rows=64, width=8):

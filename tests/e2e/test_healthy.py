@@ -22,7 +22,9 @@ def update(loss, optimizer):
 
 
 def mlp(width=8, hidden=32, out=1, act=nn.ReLU):
-    return nn.Sequential(nn.Linear(width, hidden), act(), nn.Linear(hidden, hidden), act(), nn.Linear(hidden, out))
+    return nn.Sequential(
+        nn.Linear(width, hidden), act(), nn.Linear(hidden, hidden), act(), nn.Linear(hidden, out)
+    )
 
 
 def regression(rows=32, width=8, noise=0.0):
@@ -368,7 +370,11 @@ def test_residual_blocks_that_start_at_zero():
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.norm, self.inner, self.outer = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+            self.norm, self.inner, self.outer = (
+                nn.LayerNorm(16),
+                nn.Linear(16, 32),
+                nn.Linear(32, 16),
+            )
             nn.init.zeros_(self.outer.weight)
             nn.init.zeros_(self.outer.bias)
 

@@ -31,7 +31,17 @@ from torch import nn
 import neuraldbg.inquiry
 import neuraldbg.session
 from neuraldbg import FailureType, NeuralDbg, hookimpl, load_trace
-from neuraldbg.capture import audit, inputs, layers, ledger, microscope, recorder, roots, statistics, taps
+from neuraldbg.capture import (
+    audit,
+    inputs,
+    layers,
+    ledger,
+    microscope,
+    recorder,
+    roots,
+    statistics,
+    taps,
+)
 from neuraldbg.errors import TraceError
 from neuraldbg.plugins import DetectorRunner, PluginHost
 from neuraldbg.schema.hypotheses import CausalHypothesis
@@ -106,7 +116,9 @@ def check_nothing_stays(watch=NeuralDbg):
             del x, loss
     gc.collect()
     assert [ref() for ref in alive if ref() is not None] == []
-    assert [len(d) for m in model.modules() for n, d in vars(m).items() if n.endswith("_hooks")] == hooks
+    assert [
+        len(d) for m in model.modules() for n, d in vars(m).items() if n.endswith("_hooks")
+    ] == hooks
     optimizer_hooks = [d for n, d in vars(optimizer).items() if n.endswith("_hooks") and d]
     assert optimizer_hooks == []
 
@@ -406,7 +418,11 @@ def test_whatever_fails_inside_training_goes_on(monkeypatch, caplog, owner, name
     monkeypatch.setattr(owner, name, fails)
     dbg = same_but_for_warnings()
     failed = len(calls) > from_step
-    said = [record for record in caplog.records if "broken on purpose" in record.getMessage() or record.exc_info]
+    said = [
+        record
+        for record in caplog.records
+        if "broken on purpose" in record.getMessage() or record.exc_info
+    ]
     assert len(said) == failed
     dbg.explain_failure()
     assert dbg.summary()
@@ -461,7 +477,10 @@ def test_the_exception_of_the_user_passes_unchanged_and_the_trace_is_safe(tmp_pa
     error = RuntimeError("mine")
     model = tower()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with pytest.raises(RuntimeError) as caught, NeuralDbg(model, trace=tmp_path / "run.ndbg") as dbg:
+    with (
+        pytest.raises(RuntimeError) as caught,
+        NeuralDbg(model, trace=tmp_path / "run.ndbg") as dbg,
+    ):
         for step in range(40):
             loss = one_step(model, optimizer, spoil=lambda x, step=step: x / (step != 25))
             dbg.record_loss(loss.item())
@@ -620,10 +639,14 @@ def test_every_hypothesis_points_to_events_and_figures(tmp_path):
         assert all(event.id in events and event.evidence for event in hypothesis.evidence)
         assert all(link.event in events for link in hypothesis.causal_chain if link.event)
     package = json.loads(
-        (tmp_path / loaded.export_aquarium_package(tmp_path / "a.json")).read_text(encoding="utf-8"),
+        (tmp_path / loaded.export_aquarium_package(tmp_path / "a.json")).read_text(
+            encoding="utf-8"
+        ),
         parse_constant=broken,
     )
-    assert {"events", "hypotheses", "couplings", "loss_history", "schema_version", "run"} <= set(package)
+    assert {"events", "hypotheses", "couplings", "loss_history", "schema_version", "run"} <= set(
+        package
+    )
 
 
 def test_an_answer_by_the_clock_is_noticed(tmp_path):
@@ -743,7 +766,9 @@ def test_no_pickle_planted_in_a_trace_is_ever_loaded(tmp_path, monkeypatch):
     with sqlite3.connect(tmp_path / "run.ndbg") as connection:
         columns = [
             (table, row[1])
-            for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+            for (table,) in connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table'"
+            ).fetchall()
             for row in connection.execute(f"PRAGMA table_info({table})")
             if row[2].upper() in ("BLOB", "TEXT", "")
         ]

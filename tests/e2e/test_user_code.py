@@ -206,7 +206,12 @@ class Odd(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.log, self.count, self.name, self.split = self.Logger(), self.Count(), self.Name(), self.Split()
+        self.log, self.count, self.name, self.split = (
+            self.Logger(),
+            self.Count(),
+            self.Name(),
+            self.Split(),
+        )
         self.a, self.b = nn.Linear(3, 8), nn.Linear(8, 1)
 
     def forward(self, x):
@@ -630,7 +635,11 @@ def test_several_models_and_optimizers(unharmed):
         return [encoder, decoder, critic]
 
     dbg = unharmed(program, N)
-    assert {layer.path.split(".")[0] for layer in dbg.trace.run.layers} == {"encoder", "decoder", "critic"}
+    assert {layer.path.split(".")[0] for layer in dbg.trace.run.layers} == {
+        "encoder",
+        "decoder",
+        "critic",
+    }
     assert len(dbg.trace.run.optimizers) == 2
     assert set(dbg.trace.losses) == {"reconstruction", "prediction"}
 
@@ -662,7 +671,9 @@ def test_averaged_and_target_copies(unharmed):
 def test_functional_call_with_parameters_of_ones_own(unharmed, ledger):
     def program(watch):
         model = mlp()
-        weights = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
+        weights = {
+            name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()
+        }
         with watch(model) as dbg:
             for _ in range(N):
                 x, y = batch()
@@ -733,14 +744,20 @@ def test_ensemble_by_vmap(unharmed):
         with watch(model) as dbg:
             for _ in range(N):
                 x, y = batch()
-                out = torch.vmap(lambda w, x: torch.func.functional_call(model, w, (x,)), (0, None))(weights, x)
+                out = torch.vmap(
+                    lambda w, x: torch.func.functional_call(model, w, (x,)), (0, None)
+                )(weights, x)
                 loss = F.mse_loss(out, y.expand_as(out))
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
                 dbg.record_loss(loss)
                 dbg.step_iteration()
-        return [nn.ParameterDict({k.replace(".", "_"): nn.Parameter(v.detach()) for k, v in weights.items()})]
+        return [
+            nn.ParameterDict(
+                {k.replace(".", "_"): nn.Parameter(v.detach()) for k, v in weights.items()}
+            )
+        ]
 
     unharmed(program)
 
@@ -754,7 +771,9 @@ def test_gradient_penalty_through_a_graph_of_the_backward(unharmed):
                 real, fake = torch.randn(16, 2) + 1, torch.randn(16, 2) - 1
                 mixed = torch.lerp(real, fake, torch.rand(16, 1)).requires_grad_()
                 (grads,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
-                loss = (critic(fake) - critic(real)).mean() + 10 * (grads.norm(dim=1) - 1).pow(2).mean()
+                loss = (critic(fake) - critic(real)).mean() + 10 * (grads.norm(dim=1) - 1).pow(
+                    2
+                ).mean()
                 update(loss, optimizer)
                 dbg.record_loss(loss.item())
         return [critic]
@@ -834,7 +853,12 @@ def test_two_sessions_on_two_models_at_once(unharmed):
     unharmed(program)
     one, two = program.sessions
     assert (one.trace.step_count, two.trace.step_count) == (N, N // 2)
-    assert {p.name for p in one.trace.run.parameters} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert {p.name for p in one.trace.run.parameters} == {
+        "0.weight",
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    }
     assert [o.kind for o in one.trace.run.optimizers] == ["Adam"]
     assert [o.kind for o in two.trace.run.optimizers] == ["SGD"]
 
@@ -1054,7 +1078,9 @@ def test_evaluation_of_another_kind_inside_the_loop(unharmed, ledger, mode):
 
 def test_frozen_parts_thawed_and_added_to_the_optimizer_later(unharmed):
     def program(watch):
-        model = nn.Sequential(OrderedDict(body=nn.Linear(6, 16), act=nn.Tanh(), head=nn.Linear(16, 1)))
+        model = nn.Sequential(
+            OrderedDict(body=nn.Linear(6, 16), act=nn.Tanh(), head=nn.Linear(16, 1))
+        )
         model.body.requires_grad_(False)
         optimizer = torch.optim.Adam(model.head.parameters(), lr=1e-2)
         with watch(model) as dbg:
@@ -1122,7 +1148,12 @@ def compiled_program(backend, when, how, seen):
 
 COMPILED = pytest.mark.parametrize(
     ("backend", "when", "how"),
-    [(b, w, h) for b in ("eager", "aot_eager") for w in ("before", "inside") for h in ("function", "method")],
+    [
+        (b, w, h)
+        for b in ("eager", "aot_eager")
+        for w in ("before", "inside")
+        for h in ("function", "method")
+    ],
 )
 
 

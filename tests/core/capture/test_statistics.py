@@ -194,11 +194,11 @@ def test_parameter_figures_equal_their_twins():
             optimizer.step()
             dbg.record_loss(loss)
             moves = [(p.detach() - b) for p, b in zip(model.parameters(), before, strict=True)]
-            ratios = [
-                (p.grad / (optimizer.state[p]["exp_avg_sq"] / (1 - 0.999 ** optimizer.state[p]["step"])).sqrt().clamp(min=1e-8))
-                .pow(2).mean().sqrt().item()
-                for p in model.parameters()
-            ]  # fmt: skip
+            ratios = []
+            for p in model.parameters():
+                state = optimizer.state[p]
+                root = (state["exp_avg_sq"] / (1 - 0.999 ** state["step"])).sqrt()
+                ratios.append((p.grad / root.clamp(min=1e-8)).pow(2).mean().sqrt().item())
             expected.append((norms, [m.pow(2).mean().sqrt().item() for m in moves], ratios))
     table = dbg.trace.facts.parameter
     for step, (norms, moves, ratios) in enumerate(expected):

@@ -190,16 +190,21 @@ def test_a_skipped_scaler_step_is_a_step_and_no_failure():
 
 def test_the_interrupted_step_is_recorded_and_the_exception_passes():
     model, optimizer = linear()
-    error = KeyError("mine")
-    with pytest.raises(KeyError) as caught, NeuralDbg(model) as dbg:
-        for step in range(N):
-            loss = batch_loss(model)
-            if step == 5:
-                raise error
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            dbg.record_loss(loss)
+    error, dbg = KeyError("mine"), NeuralDbg(model)
+
+    def train():
+        with dbg:
+            for step in range(N):
+                loss = batch_loss(model)
+                if step == 5:
+                    raise error
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                dbg.record_loss(loss)
+
+    with pytest.raises(KeyError) as caught:
+        train()
     assert caught.value is error
     assert dbg.trace.step_count == 6
     assert "mine" in (dbg.trace.exception or "")

@@ -222,6 +222,17 @@ def penalty_without_gradient(wrong):
     return mlp(2), loss
 
 
+@program("detached_term")
+def penalty_as_a_small_number(wrong):
+    def loss(m):
+        hidden = m[1](m[0](x()))
+        penalty = 0.05 * hidden.square().mean()
+        error = F.mse_loss(m[2](hidden), 3 + 9 * x(N, 2))
+        return error + (penalty.item() if wrong else penalty)
+
+    return mlp(2), loss
+
+
 @program("negative_term", "2")
 def squared_error_maximised(wrong):
     return mlp(2), lambda m: (-1 if wrong else 1) * F.mse_loss(m(x()), x(N, 2))
@@ -362,3 +373,19 @@ def test_deliberate_use_is_silent(run_audit, name):
     torch.manual_seed(1)
     model = mlp(K)
     assert run_audit(model, lambda _: [(DELIBERATE[name](model), [model])]) == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["mse", "cross_entropy", "both"])
+def test_a_constant_number_in_the_loss_is_no_detached_term(run_audit, dtype, kind):
+    torch.manual_seed(1)
+    model = mlp(K).to(dtype)
+
+    def loss(_):
+        output = model(x().to(dtype))
+        error = F.mse_loss(output, (100 * x(N, K)).to(dtype)) if kind != "cross_entropy" else 0
+        if kind != "mse":
+            error = error + F.cross_entropy(output, labels())
+        return [(error + 0.918938533, [model])]
+
+    assert "detached_term" not in run_audit(model, loss, steps=40)

@@ -226,7 +226,7 @@ class Tap:
             board.seconds += thread_time() - start
 
     def _is_foreign(self, module: nn.Module) -> bool:
-        """Whether this call is no forward of the watched run: another thread, a copy, a transform."""
+        """Whether this is no forward of the watched run: another thread, a copy, a transform."""
         board = self.board
         return (
             threading.get_ident() != board.thread

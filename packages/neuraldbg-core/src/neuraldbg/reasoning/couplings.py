@@ -33,21 +33,31 @@ MECHANISMS = {
     (
         "gradient_health_transition",
         "gradient_health_transition",
-    ): "the gradient passed from one to the other",
+    ): "the gradient of the later layer is what the earlier one gets",
 }
+PHASES = (
+    "data_anomaly",
+    "activation_regime_shift",
+    "representation_collapse",
+    "numerical_error",
+    "optimizer_instability",
+    "gradient_health_transition",
+)
+"""Order of what happens within a step: data, forward, loss, backward."""
 
 
 def couplings(view: CaseView, window: int) -> list[Coupling]:
     """Return, for each failure event, the nearest earlier one that can have led to it.
 
     Linear in the number of events: each looks back over the latest event of every layer that feeds
-    it (or that it feeds, for gradients), never over all pairs. Events that are mere information do
-    not count, and a run without hypotheses has none.
+    it (or that it feeds, for gradients), never over all pairs. Within a step they stand in the
+    order in which a step computes: forward along the data flow, then backward against it. Events
+    that are mere information do not count, and a run without hypotheses has none.
     """
     flow = view.flow
     recent: dict[tuple[str, str | None], SemanticEvent] = {}
     found: list[Coupling] = []
-    for event in sorted(view.trace.events, key=lambda e: (e.step, e.id)):
+    for event in sorted(view.trace.events, key=lambda e: _order(flow, e)):
         if event.severity is Severity.INFO:
             continue
         best = _trigger(flow, recent, event, window)
@@ -65,8 +75,17 @@ def couplings(view: CaseView, window: int) -> list[Coupling]:
                     mechanism=MECHANISMS.get(key, "it came first, and its output leads there"),
                 )
             )
+        recent.pop((str(event.event_type), event.layer), None)
         recent[str(event.event_type), event.layer] = event
     return found
+
+
+def _order(flow: Flow, event: SemanticEvent) -> tuple[int, int, int, str]:
+    """Return the place of an event in the run: step, phase of the step, place along the signal."""
+    kind = str(event.event_type)
+    phase = PHASES.index(kind) if kind in PHASES else len(PHASES)
+    place = flow.place.get(event.layer or "", 0)
+    return event.step, phase, -place if kind == "gradient_health_transition" else place, event.id
 
 
 def _trigger(
@@ -75,24 +94,33 @@ def _trigger(
     event: SemanticEvent,
     window: int,
 ) -> SemanticEvent | None:
+    """Return the nearest event that can have led to `event`: the latest in order; ties: later."""
     best = None
     for (kind, layer), earlier in recent.items():
-        if not 0 <= event.step - earlier.step <= window or earlier.id == event.id:
+        gap = event.step - earlier.step
+        if not _gap_of(kind, str(event.event_type)) <= gap <= window or earlier.id == event.id:
             continue
-        if (kind, str(event.event_type)) not in MECHANISMS or not _can_reach(
-            flow, kind, layer, event
-        ):
+        if (kind, str(event.event_type)) not in MECHANISMS or not _can_reach(flow, layer, event):
             continue
-        if best is None or (earlier.step, earlier.confidence) > (best.step, best.confidence):
+        if best is None or earlier.step >= best.step:
             best = earlier
     return best
 
 
-def _can_reach(flow: Flow, kind: str, layer: str | None, event: SemanticEvent) -> bool:
-    """Whether what happened at `layer` can lead to `event`: along data, or back along gradients."""
+def _gap_of(kind: str, consequence: str) -> int:
+    """Return the least number of steps between the two: weights move between steps only."""
+    moves = kind in {"gradient_health_transition", "optimizer_instability"}
+    return 1 if moves and consequence != "gradient_health_transition" else 0
+
+
+def _can_reach(flow: Flow, layer: str | None, event: SemanticEvent) -> bool:
+    """Whether what happened at `layer` can lead to `event`.
+
+    Gradients run from the output to the input: what they meet on their way back shows in layers
+    that feed it. All else runs forward: a layer's weights and outputs show in what it feeds.
+    """
     if layer is None or event.layer is None or layer == event.layer:
         return True
-    forward = flow.is_upstream(layer, event.layer)
     if str(event.event_type) == "gradient_health_transition":
-        return forward or flow.is_upstream(event.layer, layer)
-    return forward or kind == "gradient_health_transition"
+        return flow.is_upstream(event.layer, layer)
+    return flow.is_upstream(layer, event.layer)

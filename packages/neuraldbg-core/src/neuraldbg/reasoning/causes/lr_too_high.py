@@ -54,6 +54,8 @@ def assess(view: CaseView) -> Assessment | None:
     symptom = curve.is_diverged or rise > 1.5 or bool(dead) or _swings(view)
     if not symptom and not (curve.is_stuck and _is_above(view)):
         return None
+    if _broke_at_once(view, largest):
+        return None
     if len(curve) < ENOUGH_STEPS and not (view.is_broken or _runs_away(view)):
         return None
     if largest < LARGE_STEP and not (curve.is_diverged and largest > LARGE_STEP / 3):
@@ -141,6 +143,17 @@ def _evidence(view: CaseView, onset: int) -> tuple[SemanticEvent, ...]:
     others = view.events(types=["optimizer_instability", "gradient_health_transition"], most=3)
     ids = {event.id for event in found}
     return (*found, *(event for event in others if event.id not in ids))[:4]
+
+
+def _broke_at_once(view: CaseView, largest: float) -> bool:
+    """Whether NaN or Inf came out of an ordinary loss at ordinary steps: lr breaks by growth."""
+    if not view.is_broken or largest > 1.0:
+        return False
+    curve = view.curve
+    lost = np.flatnonzero(~np.isfinite(curve.values))
+    index = int(lost[0]) if len(lost) else len(curve)
+    last = curve.level(index - 3, index)
+    return bool(last < 2 * max(curve.level(index - 20, index - 3), abs(curve.start) / 4))
 
 
 def _is_above(view: CaseView) -> bool:

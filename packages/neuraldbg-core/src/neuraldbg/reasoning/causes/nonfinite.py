@@ -58,7 +58,7 @@ def assess(view: CaseView) -> Assessment | None:
     )[:3]
     return Assessment(
         cause=cause,
-        failure=FailureType.NUMERICAL_ERROR,
+        failure=_failure(cause),
         confidence=min(confidence, 0.97),
         description=f"{title} at step {first.step}: {born}.",
         layer=first.layer,
@@ -74,6 +74,14 @@ def assess(view: CaseView) -> Assessment | None:
         else frozenset({UNKNOWN}),
         is_direct=cause != UNKNOWN and grown <= RUNAWAY,
     )
+
+
+def _failure(cause: str) -> FailureType:
+    """Return the failure type: what the data brought along is no error of the arithmetic."""
+    known = vocabulary().causes
+    if cause not in known or str(FailureType.NUMERICAL_ERROR) in known[cause].failures:
+        return FailureType.NUMERICAL_ERROR
+    return FailureType(known[cause].failures[0])
 
 
 def _is_harmful(view: CaseView, births: list[Observation]) -> bool:

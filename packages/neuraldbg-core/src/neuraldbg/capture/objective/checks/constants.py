@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 ENOUGH = 4
 """Losses looked at before anything is said."""
-EXACT = 1e-5
-"""Relative rounding of a loss recomputed in float32."""
+EXACT = {torch.float32: 1e-5, torch.float64: 1e-5}
+"""Relative rounding of a loss recomputed in its own precision, with a factor of 100 to spare for
+sums in another order."""
+ROUGH = 0.05
+"""The same in half precision."""
 SIZE_LIMIT = 1 << 22
 """Elements above which a term is not recomputed: 4 M cost about 10 ms."""
 
@@ -80,6 +83,16 @@ def value_of(view: View, term: Term) -> float | None:
         return float(kind(given.detach(), target.detach(), reduction=term.reduction, **options))
 
 
+def _rounding(view: View) -> float:
+    """Return the relative error of the terms of this loss when they are recomputed."""
+    worst = 0.0
+    for term in view.terms:
+        given = view.tape.saved(term.place, "self")
+        kind = given.dtype if isinstance(given, torch.Tensor) else None
+        worst = max(worst, EXACT.get(kind, ROUGH) if kind is not None else EXACT[torch.float32])
+    return worst
+
+
 class ConstantTerm:
     """What is left of a loss when its recognised terms are taken out.
 
@@ -90,7 +103,8 @@ class ConstantTerm:
     """
 
     def __init__(self) -> None:
-        self._left: dict[str, list[float]] = {}
+        self._left: dict[str, list[tuple[float, float]]] = {}
+        """For each loss what no term explains, and the size of what the difference is taken of."""
         self._values: dict[tuple[str, int], list[float]] = {}
         self._told: set[str] = set()
 
@@ -148,10 +162,10 @@ class ConstantTerm:
         if total is None or any(p is None for p in parts):
             return
         known = sum(p for p in parts if p is not None)
-        left = self._left.setdefault(signature, [])
-        left.append(total - known)
-        scale = max(abs(total), abs(known), 1e-12)
-        if len(left) < ENOUGH or max(left) - min(left) < 100 * EXACT * scale:
+        seen = self._left.setdefault(signature, [])
+        seen.append((total - known, max(abs(total), abs(known), 1e-12)))
+        left, scale = [rest for rest, _ in seen], max(size for _, size in seen)
+        if len(left) < ENOUGH or max(left) - min(left) < _rounding(view) * scale:
             return
         self._told.add(signature)
         yield view.observation(
