@@ -548,3 +548,20 @@ def test_a_column_that_holds_something_else_costs_at_most_what_it_held(tmp_path,
         assert isinstance(trace.step_count, int)
         assert trace.facts.low.activation.shape == trace.facts.activation.shape
     assert readable > 4
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_what_is_no_regular_file_is_left_alone(tmp_path, kind, caplog):
+    place = tmp_path / "run.ndbg"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "link":
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        place.mkdir()
+    before = place.lstat().st_mode
+    writer = TraceWriter(place, make_run(), Settings())
+    assert writer.path is None
+    assert place.lstat().st_mode == before
+    assert not (tmp_path / "elsewhere").exists()
+    assert caplog.records

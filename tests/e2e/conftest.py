@@ -112,7 +112,7 @@ class Failure:
     def check(
         self,
         failure_type: str | tuple[str, ...],
-        layer: str | None | tuple[str | None, ...],
+        layer: str | tuple[str | None, ...] | None,
         step: int | tuple[int, int] | None,
         *,
         is_leading: bool = True,

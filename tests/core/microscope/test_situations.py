@@ -883,3 +883,63 @@ def test_gradient_that_overflows_in_a_recurrence_names_it_and_its_growth(drive, 
     assert "grew from" in found.words["argument"]
     assert found.figures["growth"] > 1e20
     assert "cause" not in found.words
+
+
+def ends_in(what):
+    def loss_of(model, b):
+        scores = model(b)
+        if what == "masked class":
+            scores = scores.masked_fill(torch.arange(4) == 3, -torch.inf)
+        if what == "masked rows":
+            hidden = scores.masked_fill(torch.ones(8, 4, dtype=torch.bool), -torch.inf)
+            loss = hidden.logsumexp(1).clamp(min=-5).mean()
+        else:
+            loss = F.cross_entropy(scores, torch.tensor([0, 1, 2, -100] * 2))
+        return loss + (b[:, 0] * 0 - 1).log().mean() * model(b).mean()
+
+    return loss_of
+
+
+@pytest.mark.parametrize("what", ["cross-entropy", "masked class", "masked rows"])
+def test_a_finite_term_beside_the_broken_one_is_not_blamed(drive, what):
+    found = only(loop(drive, nn.Linear(4, 4), [torch.randn(8, 4)], ends_in(what)))
+    assert (found.words["operation"], found.words["phase"]) == ("mul", "loss")
+
+
+def test_an_infinite_loss_in_bfloat16_is_no_half_overflow(drive):
+    model = nn.Linear(4, 4).bfloat16()
+    batch = torch.randn(8, 4).bfloat16()
+    told = loop(drive, model, [batch], lambda m, b: m(b).sum() * 1e38 * 1e38)
+    assert all("cause" not in one.words for one in told)
+
+
+def test_a_matrix_that_is_singular_for_broken_weights_is_no_birth(drive):
+    model = nn.Linear(4, 4)
+    nn.init.constant_(model.weight, torch.nan)
+    driver = drive({"": model})
+    with pytest.raises(torch.linalg.LinAlgError), driver:
+        torch.linalg.eigvalsh(model(torch.randn(4, 4)))
+    assert only(driver.told, "nonfinite_parameter").words["name"] == "weight"
+
+
+def widths_of(boxes):
+    return torch.log(boxes[:, 1:2] - boxes[:, 0:1])
+
+
+def test_target_made_by_a_logarithm_in_the_loop_names_the_function(drive):
+    model = nn.Linear(4, 1)
+    boxes = torch.tensor([[0.0, 1.0], [1.0, 0.5]])
+    driver = drive({"": model})
+    with driver:
+        F.smooth_l1_loss(model(torch.randn(2, 4)), widths_of(boxes)).backward()
+    found = only(driver.told)
+    assert found.words["cause"] == "degenerate_targets"
+    assert "(widths_of: log)" in found.words["argument"]
+
+
+def test_broken_target_of_a_loop_without_a_logarithm_names_no_function(drive):
+    model = nn.Linear(4, 1)
+    driver = drive({"": model})
+    with driver:
+        F.smooth_l1_loss(model(torch.randn(2, 4)), torch.full((2, 1), torch.nan)).backward()
+    assert "logarithm" not in only(driver.told).words["argument"]

@@ -76,7 +76,7 @@ def loss_function(name, **figures):
     return lambda step: [note] if step == 0 else []
 
 
-@pytest.mark.parametrize("name", ["healthy", "vanishing_gradient", "dead_layer"])
+@pytest.mark.parametrize("name", ["healthy"])
 def test_a_run_that_learns_has_no_hypothesis(name):
     assert reason(recorded_run(name)) == []
     assert couplings(recorded_run(name)) == []

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from neuraldbg.schema.hypotheses import CausalHypothesis, Coupling
     from neuraldbg.trace import Trace
+
+_FOUND: WeakKeyDictionary[Trace, tuple[object, list[CausalHypothesis]]] = WeakKeyDictionary()
+"""What was found in traces that are still in use: couplings follow explanations."""
 
 
 def reason(trace: Trace) -> list[CausalHypothesis]:
@@ -15,7 +19,12 @@ def reason(trace: Trace) -> list[CausalHypothesis]:
     from neuraldbg.reasoning.rank import hypotheses
     from neuraldbg.reasoning.view import CaseView
 
-    return hypotheses(CaseView(trace))
+    state = trace.step_count, len(trace.events), len(trace.observations), trace.is_finished
+    then, found = _FOUND.get(trace, (None, []))
+    if then != state:
+        found = hypotheses(CaseView(trace))
+        _FOUND[trace] = state, found
+    return list(found)
 
 
 def couplings(trace: Trace, window: int = 5) -> list[Coupling]:
@@ -26,8 +35,6 @@ def couplings(trace: Trace, window: int = 5) -> list[Coupling]:
         window: Most steps between the two.
     """
     from neuraldbg.reasoning.couplings import couplings as couple
-    from neuraldbg.reasoning.rank import hypotheses
     from neuraldbg.reasoning.view import CaseView
 
-    view = CaseView(trace)
-    return couple(view, window) if hypotheses(view) else []
+    return couple(CaseView(trace), window) if reason(trace) else []

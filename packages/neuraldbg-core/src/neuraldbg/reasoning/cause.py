@@ -60,3 +60,25 @@ def named(layer: str | None) -> str:
 def figure(value: float) -> str:
     """Return a number as it stands in sentences: three digits."""
     return f"{value:.3g}"
+
+
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+
+
+def argument(name: str) -> str:
+    """Return an input, recorded as `<model>:<position or keyword>`, as it stands in sentences.
+
+    Example:
+        >>> argument(":0"), argument("G:mask")
+        ('the first argument of the model', "argument 'mask' of model 'G'")
+    """
+    model, _, key = name.rpartition(":")
+    owner = f"model {model!r}" if model else "the model"
+    head, _, rest = key.partition(".")
+    if not head.isdigit():
+        return f"argument {key!r} of {owner}"
+    number = int(head)
+    which = (
+        f"the {ORDINALS[number]} argument" if number < len(ORDINALS) else f"argument {number + 1}"
+    )
+    return f"{rest!r} in {which} of {owner}" if rest else f"{which} of {owner}"

@@ -221,20 +221,25 @@ class Curve:
     @cached_property
     def jumps(self) -> list[tuple[int, float, float]]:
         """Single steps far above the recent past: (index, robust z, ratio to the median)."""
-        found = []
-        for i in self._candidates():
-            past = self.values[max(0, i - PAST) : i]
-            past = past[np.isfinite(past)]
-            if len(past) < 4:
-                continue
-            middle, scale = (float(x) for x in median_mad(past))
-            scale = max(scale, 0.05 * abs(middle), 1e-12)
-            z = (float(self.values[i]) - middle) / scale
-            if z > JUMP_Z:
-                found.append((i, z, float(self.values[i]) / max(abs(middle), 1e-12)))
-        return found
+        rows = self._candidates()
+        if not len(rows):
+            return []
+        finite = np.where(np.isfinite(self.values), self.values, np.nan)
+        padded = np.concatenate([np.full(PAST, np.nan), finite])
+        past = np.lib.stride_tricks.sliding_window_view(padded, PAST)[rows]
+        known = (~np.isnan(past)).sum(axis=1) >= 4
+        rows, past = rows[known], past[known]
+        middle, scale = median_mad(past.T) if len(rows) else (np.zeros(0), np.zeros(0))
+        scale = np.maximum(np.maximum(scale, 0.05 * np.abs(middle)), 1e-12)
+        z = (self.values[rows] - middle) / scale
+        ratio = self.values[rows] / np.maximum(np.abs(middle), 1e-12)
+        return [
+            (int(row), float(far), float(times))
+            for row, far, times in zip(rows, z, ratio, strict=True)
+            if far > JUMP_Z
+        ]
 
-    def _candidates(self) -> list[int]:
+    def _candidates(self) -> NDArray[np.intp]:
         """Indices that may be jumps: above the rough level of the past, taken every 8 steps."""
         values = np.where(np.isfinite(self.values), self.values, np.nan)
         padded = np.concatenate([np.full(PAST, np.nan), values])
@@ -245,4 +250,4 @@ class Curve:
         with np.errstate(invalid="ignore"):
             high = values > rough + 0.2 * np.abs(rough)
         high[:4] = False
-        return [int(i) for i in np.flatnonzero(high)[:MOST_CANDIDATES]]
+        return np.flatnonzero(high)[:MOST_CANDIDATES]

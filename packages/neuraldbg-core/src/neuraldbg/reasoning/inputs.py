@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.baseline import median_mad, robust_z
-from neuraldbg.reasoning.cause import Assessment, link
+from neuraldbg.reasoning.cause import Assessment, argument, link
 from neuraldbg.schema.facts import ActivationStat, InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -51,20 +51,30 @@ def broken_input(view: CaseView, stat: InputStat, cause: str, word: str) -> Asse
             failure=FailureType.DATA_ANOMALY,
             confidence=0.6 if is_column else 0.95,
             description=(
-                f"{word} in the input at step {step}: the batch passed as {name!r} holds {word}, "
-                "while everything before it was finite."
+                f"{word} in the input at step {step}: {argument(name)} holds "
+                f"{_how_many(view, step, word)}, while everything before it was finite."
             ),
             onset=step,
             onset_range=(step, step),
             evidence=evidence,
             chain=(
-                link(None, step, f"{word} enters with the batch ({name})"),
+                link(None, step, f"{word} enters with {argument(name)}"),
                 link(None, step, "outputs, loss and gradients of this step are not finite"),
             ),
             explains=EXPLAINED,
             is_direct=True,
         )
     return None
+
+
+def _how_many(view: CaseView, step: int, word: str) -> str:
+    """Return `2 NaN of 320 values` where capture counted, else the bare word."""
+    for note in view.observations.get("nonfinite_input", []):
+        if note.step == step and note.words.get("value") == word.lower():
+            count, size = note.figures.get("count"), note.figures.get("size")
+            if count and size:
+                return f"{count:.0f} {word} of {size:.0f} values"
+    return word
 
 
 def pattern_at(view: CaseView, step: int) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -278,7 +279,7 @@ def replaced_row(view: CaseView, first: int, last: int) -> int | None:
     weight = view.parameter(ParameterStat.WEIGHT_RMS)
     update = view.parameter(ParameterStat.UPDATE_RMS)
     known = np.flatnonzero(~np.isnan(weight).all(axis=1)) if weight.size else np.array([], int)
-    for before, after in zip(known[:-1], known[1:], strict=True):
+    for before, after in pairwise(known):
         gap = int(view.steps[after] - view.steps[before])
         if after < first or before >= last or gap > MOST_GAP:
             continue

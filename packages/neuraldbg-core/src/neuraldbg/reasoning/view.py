@@ -230,8 +230,9 @@ class CaseView:
             return True
         if not len(self.steps) or not len(self.run.parameters):
             return False
-        size = self.parameter(ParameterStat.WEIGHT_MAX)[-1]
-        measured = ~np.isnan(self.parameter(ParameterStat.WEIGHT_RMS)[-1]) | np.isinf(size)
+        sizes = self.parameter(ParameterStat.WEIGHT_MAX)
+        size, before = sizes[-1], np.isfinite(sizes[:-1]).any(axis=0)
+        measured = ~np.isnan(self.parameter(ParameterStat.WEIGHT_RMS)[-1]) & before | np.isinf(size)
         return bool((~np.isfinite(size) & measured).any()) or self._ended_in_nan
 
     @cached_property

@@ -61,7 +61,7 @@ class Layout:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Layout:
+    def from_json(cls, text: Any) -> Layout:
         """Read what `to_json` wrote; a block that this text lacks is empty.
 
         Raises:
@@ -69,7 +69,7 @@ class Layout:
         """
         shapes: Any = json.loads(text) if isinstance(text, str) else None
         if not isinstance(shapes, dict):
-            raise ValueError("a layout is not readable")
+            raise ValueError("a layout is not readable")  # noqa: TRY004 - content, not type
         pairs = [shapes.get(block, (0, 0)) for block in BLOCKS]
         for pair in pairs:
             if len(pair) != 2 or not all(isinstance(n, int) and 0 <= n < MOST for n in pair):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 CHUNK = 512
 """Values per row of table `chunk`. Heuristic: the unfinished one is rewritten on every commit."""
-LIMIT = 32_768
-"""Values up to which a series is exact, and never exceeds. Heuristic: 0.3 to 0.5 MB per series."""
+LIMIT = 16_384
+"""Values up to which a series is exact, and never exceeds. Heuristic: 0.1 to 0.3 MB per series."""
 
 NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
 UPSERT = "INSERT OR REPLACE INTO chunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -104,8 +104,13 @@ class SeriesWriter:
         values = halve(np.concatenate([part[1] for part in parts]))
         connection.execute("DELETE FROM chunk WHERE series = ?", (self.identity,))
         result = SeriesWriter(self.identity)
-        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
-            result._push(step, value)
+        for start in range(0, len(steps), CHUNK):  # by the chunk: a list of all takes megabytes
+            piece = slice(start, start + CHUNK)
+            for step, value in zip(steps[piece].tolist(), values[piece].tolist(), strict=True):
+                result._push(step, value)
+            result._is_dirty = True
+            save(connection, [result])
+            result.saved()
         result.stride = self.stride * 2
         self._hand_over(result)
         update = "UPDATE series SET stride = ? WHERE id = ?"

@@ -145,7 +145,10 @@ def _in_memory() -> sqlite3.Connection:
 
 def _in_file(path: Path) -> sqlite3.Connection:
     """Create `path`; an older trace gives way, any other file does not."""
-    if path.exists():
+    if path.exists() or path.is_symlink():
+        # A device, a pipe or a link is somebody else's, whatever it reads as: `/dev/null` is empty.
+        if path.is_symlink() or not path.is_file():
+            raise FileExistsError("something that is no regular file stands there: left alone")
         if path.stat().st_size and not schema.is_trace(path):
             raise FileExistsError("a file that is no trace stands there, and is left alone")
         for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm"), Path(f"{path}-journal")):

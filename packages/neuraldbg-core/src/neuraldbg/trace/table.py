@@ -16,7 +16,7 @@ __all__ = ["LEDGER_FIELDS", "FactTable", "Series"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Series:
-    """Numbers by step, `[T]` each: exact for the first 32,768 values of a run.
+    """Numbers by step, `[T]` each: exact for the first 16,384 values of a run.
 
     Beyond that, each value stands for `stride` neighbours: their mean where all are finite, else
     NaN or Inf, so that a number that is not finite is never averaged away.

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import sys
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from types import FrameType
 
 FRAMES = 12
@@ -31,6 +32,24 @@ def caller_tensors(*, with_attributes: bool = False) -> Iterator[tuple[str, Tens
             if with_attributes:
                 yield from _named(frame.f_globals, with_attributes=False)
         frame = frame.f_back
+
+
+def caller_operation(names: Collection[str]) -> str:
+    """Return which of `names` the innermost code of the user calls, `encode: log`, or nothing.
+
+    Functions that this code names are looked into, one level deep: a target is often made there.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    code = frame.f_code
+    named = {**frame.f_globals, **frame.f_locals}
+    called = [named.get(name) for name in (*code.co_names, *code.co_varnames, *code.co_freevars)]
+    codes = [code, *(one.__code__ for one in called if isinstance(one, FunctionType))]
+    found = [f"{one.co_name}: {name}" for one in codes for name in one.co_names if name in names]
+    return found[0] if len(set(found)) == 1 else ""
 
 
 def _is_library(module: str) -> bool:

@@ -42,7 +42,9 @@ def judge_norm(
         return None
     name = max(norms, key=lambda one: norms[one])
     layer = name.rpartition(".")[0]
-    words = f"the gradient of {name} has norm {norms[name]:.3g}: finite, and too large to be squared"
+    words = (
+        f"the gradient of {name} has norm {norms[name]:.3g}: finite, and too large to be squared"
+    )
     figures = {"maximum": norms[name], "limit": LIMIT}
     grown = max(growth, key=lambda one: growth[one].ratio, default="")
     if grown in growth and growth[grown].ratio >= EXPLOSION:

@@ -54,7 +54,7 @@ def _behind(node: Any, place: int) -> Iterator[Any]:
 
 def _is_half(node: Any) -> bool:
     try:
-        return node._input_metadata[0].dtype is torch.float16  # type: ignore[no-any-return] # noqa: SLF001
+        return node._input_metadata[0].dtype is torch.float16  # noqa: SLF001
     except (AttributeError, IndexError, RuntimeError):  # private to torch
         return False
 

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.microscope.callers import caller_tensors
+from neuraldbg.capture.microscope.callers import caller_operation, caller_tensors
 from neuraldbg.capture.microscope.region import Intervals, Region, collect
+from neuraldbg.capture.microscope.rules import judge
 from neuraldbg.capture.microscope.steepness import judge_backward, judge_forward
 from neuraldbg.capture.microscope.verdict import (
     HALF,
     NAN,
+    NEGATIVE,
     POSITIVE,
     Verdict,
     describe_nonfinite,
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 TARGETED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
                       "binary_cross_entropy_with_logits", "soft_margin_loss"})  # fmt: skip
+
+
+LOGARITHMS = frozenset({"log", "log2", "log10", "log_"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +65,14 @@ def examine(loss: Tensor, models: Intervals) -> Found | None:
 def examine_region(region: Region, loss: Tensor) -> Found | None:
     """Judge collected nodes, earliest first."""
     late: Found | None = None
+    masked: Found | None = None
     for node in region.nodes:
         broken = node.nonfinite_arguments()
         if broken:
-            late = late or _operand(node, broken)
+            if _is_asked_for(node, broken):
+                masked = masked or _masked(node)
+            elif not is_harmless(node):
+                late = late or _operand(node, broken)
             continue
         verdict, is_known = judge_forward(node)
         if verdict is None:
@@ -77,12 +86,40 @@ def examine_region(region: Region, loss: Tensor) -> Found | None:
             return late
         certain = (is_known or not node.is_fed_by_model) and late is None
         return Found(verdict, certain)
-    if late is None and loss.dtype in HALF and bool(torch.isinf(loss).any()):
-        words = f"the loss left the range of {str(loss.dtype)[6:]} (65504)"
+    if late is None and loss.dtype is torch.float16 and bool(torch.isinf(loss).any()):
+        words = "the loss left the range of float16 (65504)"
         late = Found(
             Verdict("sum", "half_overflow", words, "half_precision_overflow", 0.6), is_certain=False
         )
-    return late
+    return late or masked
+
+
+def _is_asked_for(node: SavedNode, broken: list[tuple[str, Tensor]]) -> bool:
+    """Whether a mask of -inf went in and nothing worse came out, as far as that is known."""
+    result = node.result
+    is_mask = node.past.is_masked and all(flags(value) == NEGATIVE for _, value in broken)
+    return is_mask and (result is None or flags(result) == NEGATIVE)
+
+
+def _masked(node: SavedNode) -> Found | None:
+    """Suspect rows that a mask closed, for where nothing else is found."""
+    result = node.result
+    verdict = judge(node.kind.operation, node.arguments, result) if result is not None else None
+    return Found(replace(verdict, confidence=0.5), is_certain=False) if verdict else None
+
+
+def is_harmless(node: SavedNode) -> bool:
+    """Whether an operation's result is finite although an operand is not: a mask of -inf."""
+    if node.operation == "nll_loss":
+        scores, target = node.values.get("self"), node.values.get("target")
+        if not isinstance(scores, Tensor) or not isinstance(target, Tensor):
+            return False
+        counted = target != node.values.get("ignore_index", -100)
+        places = target.where(counted, 0).unsqueeze(min(1, scores.dim() - 1))
+        picked = scores.gather(min(1, scores.dim() - 1), places).squeeze(min(1, scores.dim() - 1))
+        return not flags(picked[counted])
+    result = node.result
+    return result is not None and not flags(result)
 
 
 def _operand(node: SavedNode, broken: list[tuple[str, Tensor]]) -> Found | None:
@@ -127,6 +164,8 @@ def _target(operation: str, name: str, value: Tensor, cause: str, confidence: fl
     local = next((n for n, t in caller_tensors() if t.shape == value.shape and flags(t)), None)
     called = f" (`{local}`)" if local else ""
     words = f"the {name} of {operation}{called} holds {text}, although the model's output is finite"
+    if not flags(value) & POSITIVE and (maker := caller_operation(LOGARITHMS)):
+        words += f"; the loop takes a logarithm ({maker}): of zero it is -inf, of less NaN"
     return Verdict(operation, "nonfinite_target", words, cause, confidence, figures)
 
 

@@ -202,7 +202,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _grow(self, gradient: Tensor) -> None:
         """Follow the largest element of the gradient through the module that is in backward."""
-        node = torch._C._current_autograd_node()  # noqa: SLF001
+        node: Any = torch._C._current_autograd_node()  # noqa: SLF001
         if node is None or not gradient.is_floating_point() or not gradient.numel():
             return
         largest = float(gradient.abs().nan_to_num(0.0, 0.0, 0.0).amax())

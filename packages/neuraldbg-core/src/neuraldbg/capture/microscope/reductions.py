@@ -109,7 +109,7 @@ def nll(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | No
         words = f"all {target.numel()} targets are ignored or weigh 0: the mean is 0/0"
         figures = {"count": float(target.numel()), "size": float(target.numel())}
         return Verdict("cross_entropy", "zero_by_zero", words, "degenerate_targets", 0.9, figures)
-    return overflow(name, arguments, out)
+    return overflow(name, arguments, out) if out is not None else None
 
 
 def ctc(_name: str, _arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:

@@ -62,7 +62,9 @@ class Intervals:
         self.starts.clear()
         self.stops.clear()
 
-    def __contains__(self, number: int) -> bool:
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, int):
+            return False
         place = bisect_right(self.starts, number) - 1
         return place >= 0 and number < self.stops[place]
 

@@ -441,12 +441,12 @@ class Microscope:
         if self._is_seen:
             return []
         paths = self._begin()
-        told = examine_raise(error, self.step, paths)
-        if told:
-            return told
         broken = self._broken_parameters()
         if broken is not None:
             return broken
+        told = examine_raise(error, self.step, paths)
+        if told:
+            return told
         found = loss_part.examine_locals(error, self._intervals)
         if found is not None and found.is_certain:
             return [report.birth(self.step, None, "loss", found.verdict, paths.kinds)]

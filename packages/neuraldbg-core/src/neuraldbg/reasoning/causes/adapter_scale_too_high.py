@@ -23,8 +23,10 @@ def assess(view: CaseView) -> Assessment | None:
     """Look for zero-initialised adapters on a frozen base whose first updates wreck the loss."""
     layers = adapters(view)
     finite = view.curve.finite
-    if not layers or view.curve.learned or len(finite) < SOON or view.curve.is_signed:
+    if not layers or len(finite) < SOON or view.curve.is_signed:
         return None
+    if view.curve.end < 0.8 * finite[0] and not view.curve.is_poor:
+        return None  # below what the base alone scored: the adapters do their work
     leap = float(np.max(finite[1:SOON]) / max(finite[0], 1e-12))
     ended = view.curve.end / max(finite[0], 1e-12)
     if leap < LEAP and not (view.is_broken or ended > LEAP):

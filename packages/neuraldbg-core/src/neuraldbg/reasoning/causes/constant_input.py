@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.cause import Assessment, argument, figure, link
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
@@ -42,7 +42,7 @@ def assess(view: CaseView) -> Assessment | None:
         failure=FailureType.DATA_ANOMALY,
         confidence=0.85,
         description=(
-            f"Constant input from step {step}: samples of input {name!r} differ by "
+            f"Constant input from step {step}: samples of {argument(name)} differ by "
             f"{figure(float(spread[floats[0]]))} of their size, so all look the same."
         ),
         onset=step,

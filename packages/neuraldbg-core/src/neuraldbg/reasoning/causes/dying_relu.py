@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.reasoning.cause import Assessment, link, named
 from neuraldbg.reasoning.symptoms import dead_layers
 from neuraldbg.schema.run import LayerRole
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from neuraldbg.reasoning.symptoms import Dead
     from neuraldbg.reasoning.view import CaseView
 
 DONE = 0.6
@@ -23,9 +26,7 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     dead = dead_layers(view, 0.9)
     if view.curve.learned:
-        dead = [d for d in dead if d.is_from_start and d.layer.role is LayerRole.ACTIVATION]
-        if view.curve.progress > DONE:
-            return None
+        dead = [d for d in dead if _is_certain(view, d)]
     if not dead:
         return None
     first_row = min(d.row for d in dead)
@@ -63,3 +64,20 @@ def assess(view: CaseView) -> Assessment | None:
             }
         ),
     )
+
+
+def _is_certain(view: CaseView, dead: Dead) -> bool:
+    """Whether a layer counts as dead although the loss fell: it cuts the flow, or never lived.
+
+    Wide and branching networks learn beside units that are silent.
+    """
+    if dead.is_from_start:
+        return dead.layer.role is LayerRole.ACTIVATION and view.curve.progress <= DONE
+    before = [p for p in view.flow.matrices if view.flow.is_upstream(p, dead.layer.path)]
+    if dead.layer.path in view.flow.matrices:
+        before.append(dead.layer.path)
+    cut = [view.layer_gradient(path)[dead.row + 2 :] for path in before]
+    known = [g[np.isfinite(g)] for g in cut if np.isfinite(g).any()]
+    total = view.gradient_total[dead.row + 2 :]
+    alive = total[np.isfinite(total)]
+    return bool(known and len(alive) > 10 and np.median(alive) > 0 and not any(map(np.any, known)))

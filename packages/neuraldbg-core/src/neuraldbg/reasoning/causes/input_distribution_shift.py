@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.cause import Assessment, argument, figure, link
 from neuraldbg.reasoning.inputs import departures
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 HARM = 1.25
 """Loss after over loss before."""
+BEYOND = 1.5
+"""Times the origin: answers worse than a constant's take inputs that were never seen."""
 UNLEARNED = 0.5
 """Share of the origin to which a loss must be thrown back for the run to have lost what it knew."""
 SLOW_HARM = 1.5
@@ -39,7 +41,7 @@ def assess(view: CaseView) -> Assessment | None:
             harm = max(harm, _slow_harm(view, step))
         if not view.is_broken and (harm < HARM or (is_recovered(view, step) and not creeps)):
             continue
-        name = view.run.inputs[departure.column].name
+        name = argument(view.run.inputs[departure.column].name)
         stat = departure.stat.name.lower()
         kind = "drifted" if departure.is_drift or creeps else "shifted"
         return Assessment(
@@ -49,7 +51,7 @@ def assess(view: CaseView) -> Assessment | None:
                 0.9, 0.65 + 0.1 * np.log10(max(abs(departure.z) / 8, 1)) + 0.1 * (harm > 2)
             ),
             description=(
-                f"Input distribution {kind} at step {step}: {stat} of input {name!r} went from "
+                f"Input distribution {kind} at step {step}: {stat} of {name} went from "
                 f"{figure(departure.before)} to {figure(departure.after)} for good, and the loss "
                 f"rose to {figure(harm)} times its level."
             ),
@@ -84,6 +86,8 @@ def is_recovered(view: CaseView, step: int) -> bool:
     index = int(np.searchsorted(curve.steps, step))
     before, at_once = curve.level(index - 15, index), curve.level(index, index + 3)
     if at_once > UNLEARNED * curve.origin > before / UNLEARNED:
+        return False
+    if at_once > BEYOND * curve.origin > BEYOND * before:
         return False
     return bool(curve.end < HARM * abs(before) + curve.noise)
 

@@ -37,7 +37,7 @@ def assess(view: CaseView) -> Assessment | None:
     leap = lr_leap(view)
     if leap is not None:
         return _leapt(view, leap)
-    if not view.is_failing:
+    if not view.is_failing or (is_policy(view) and not view.is_broken):
         return None
     start = float(quiet(np.nanmedian, view.step_size[:6])) if len(view.step_size) else float("nan")
     row = departure_row(view)
@@ -220,3 +220,8 @@ def _is_never_better(view: CaseView, departure: int) -> bool:
     before = curve.smooth[:index]
     known = before[np.isfinite(before)]
     return len(known) > 0 and float(np.median(known)) > abs(curve.origin)
+
+
+def is_policy(view: CaseView) -> bool:
+    """Whether the loss is a policy's: it measures no error, and stays near 0 however good it is."""
+    return "log_probability" in view.objective.names and not view.objective.is_supervised

@@ -10,6 +10,7 @@ import numpy as np
 from neuraldbg.baseline import median_mad
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.symptoms import SETBACK, lasting_jump, setback
+from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -45,7 +46,7 @@ def assess(view: CaseView) -> Assessment | None:
     if curve.end < curve.level(index - 10, index) and not view.is_broken:
         return None
     total = view.gradient_total
-    usual = float(np.nanmedian(total[max(0, row - 50) : row]))
+    usual = float(quiet(np.nanmedian, total[max(0, row - 50) : row]))
     layer = _layer(view, row)
     step = view.label(row)
     return Assessment(
@@ -72,7 +73,7 @@ def assess(view: CaseView) -> Assessment | None:
 def _repeats(view: CaseView, path: str) -> bool:
     """Whether a layer runs several times within a step: a cell unrolled by hand."""
     calls = view.activation(ActivationStat.CALLS)[:, view.flow.row[path]]
-    return len(calls) > 0 and float(np.nanmedian(calls)) >= 4
+    return len(calls) > 0 and float(quiet(np.nanmedian, calls)) >= 4
 
 
 def _candidates(logs: NDArray[np.float64]) -> list[int]:
@@ -106,7 +107,7 @@ def _layer(view: CaseView, row: int) -> str | None:
     grown: dict[str, float] = {}
     for layer in view.flow.weighted:
         rms = view.layer_gradient(layer.path)
-        usual = np.nanmedian(rms[max(0, row - 50) : row])
+        usual = quiet(np.nanmedian, rms[max(0, row - 50) : row])
         if np.isfinite(usual) and usual > 0 and np.isfinite(rms[row]):
             grown[layer.path] = float(rms[row] / usual)
     return max(grown, key=lambda p: grown[p]) if grown else None

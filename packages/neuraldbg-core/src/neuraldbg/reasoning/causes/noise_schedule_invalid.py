@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.cause import Assessment, link
+from neuraldbg.reasoning.cause import Assessment, argument, link
 from neuraldbg.reasoning.inputs import harmed_rows
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
@@ -41,9 +41,9 @@ def assess(view: CaseView) -> Assessment | None:
             failure=FailureType.NUMERICAL_ERROR,
             confidence=0.45,
             description=(
-                f"Noise schedule invalid, perhaps, at step {step}: input {info.name!r} holds NaN "
-                f"beside {view.run.inputs[times[0]].name!r}, one number per sample; the root of a "
-                "negative alpha-bar would make it so."
+                f"Noise schedule invalid, perhaps, at step {step}: {argument(info.name)} holds NaN "
+                f"beside {argument(view.run.inputs[times[0]].name)}, one number per sample; the "
+                "root of a negative alpha-bar would make it so."
             ),
             onset=step,
             onset_range=(step, step),

@@ -18,6 +18,12 @@ KINDS = ("nonfinite_birth", "nonfinite_parameter", "nonfinite_unlocated")
 RUNAWAY = 100.0
 """Growth of the loss before the birth from which the birth is the end of a divergence, not its
 cause: two orders of magnitude above where the run started."""
+PHASES = {
+    "forward": "in the forward pass of {where}",
+    "backward": "in the backward pass of {where}",
+    "loss": "in the loss",
+    "optimizer": "in the optimizer step of {where}",
+}
 SCALE_FREE = frozenset(
     {"half_precision_overflow", "optimizer_eps_underflow", "noise_schedule_invalid"}
 )
@@ -41,15 +47,14 @@ def assess(view: CaseView) -> Assessment | None:
     phase = first.words.get("phase", "")
     argument = first.words.get("argument", "")
     mechanism = first.words.get("mechanism", "")
-    born = f"the first NaN or Inf was born in {where}"
+    place = PHASES.get(phase, "in {where}").format(where=where)
+    if phase == "loss" and first.layer is not None:
+        place += f" ({where})"
+    born = f"the first NaN or Inf was born {place}"
     if operation:
-        born += f", operation {operation}"
-    if phase:
-        born += f" ({phase})"
-    if argument:
-        born += f", argument {argument}"
-    if mechanism:
-        born += f": {mechanism}"
+        born += f", in operation {operation}"
+    if argument or mechanism:
+        born += f": {argument or words(mechanism)}"
     title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
     evidence = tuple(
         e
@@ -58,7 +63,7 @@ def assess(view: CaseView) -> Assessment | None:
     )[:3]
     return Assessment(
         cause=cause,
-        failure=_failure(cause),
+        failure=_failure(cause, mechanism),
         confidence=min(confidence, 0.97),
         description=f"{title} at step {first.step}: {born}.",
         layer=first.layer,
@@ -76,8 +81,13 @@ def assess(view: CaseView) -> Assessment | None:
     )
 
 
-def _failure(cause: str) -> FailureType:
-    """Return the failure type: what the data brought along is no error of the arithmetic."""
+BROUGHT = frozenset({"nan_in_input", "inf_in_input", "zero_variance_feature"})
+
+
+def _failure(cause: str, mechanism: str) -> FailureType:
+    """Return the failure type: what the batch brought along is no error of the arithmetic."""
+    if cause not in BROUGHT and mechanism != "nonfinite_target":
+        return FailureType.NUMERICAL_ERROR
     known = vocabulary().causes
     if cause not in known or str(FailureType.NUMERICAL_ERROR) in known[cause].failures:
         return FailureType.NUMERICAL_ERROR

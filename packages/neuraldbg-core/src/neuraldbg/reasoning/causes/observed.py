@@ -45,7 +45,9 @@ def _undeclared(view: CaseView) -> bool:
     if view.curve.learned or adapters(view) or len(view.curve) < ENOUGH_FROZEN:
         return False
     layers = {note.layer or "" for note in view.observations.get("frozen_parameters", [])}
-    return not _is_thawed(view, layers) and not (_is_backbone(view, layers) and _falls(view, layers))
+    return not _is_thawed(view, layers) and not (
+        _is_backbone(view, layers) and _falls(view, layers)
+    )
 
 
 def _is_thawed(view: CaseView, layers: set[str]) -> bool:

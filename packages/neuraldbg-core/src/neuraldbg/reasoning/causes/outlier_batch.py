@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.cause import Assessment, argument, figure, link
 from neuraldbg.reasoning.inputs import departures
 from neuraldbg.reasoning.symptoms import SETBACK, lasting_jump, setback
 from neuraldbg.schema.vocabulary import FailureType
@@ -41,14 +41,14 @@ def assess(view: CaseView) -> Assessment | None:
         extreme = abs(departure.z) > EXTREME_Z and jump > EXTREME_JUMP
         if jump < 3 or not (extreme or _hurts(view, index, stays)):
             continue
-        name = view.run.inputs[departure.column].name
+        name = argument(view.run.inputs[departure.column].name)
         stat = departure.stat.name.lower()
         return Assessment(
             cause="outlier_batch",
             failure=FailureType.DATA_ANOMALY,
             confidence=0.85,
             description=(
-                f"Outlier batch at step {step}: {stat} of input {name!r} is "
+                f"Outlier batch at step {step}: {stat} of {name} is "
                 f"{figure(departure.after)} where {figure(departure.before)} is usual, and the "
                 f"loss jumps to {figure(jump)} times its level."
             ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ SOON = 20
 def assess(view: CaseView) -> Assessment | None:
     """Look for a run that starts trained and loses much of it within its first updates."""
     finite = view.curve.finite
-    if len(finite) < SOON or not view.is_adaptive or view.curve.is_signed:
+    if len(finite) < SOON or not view.is_adaptive or view.curve.is_signed or adapters(view):
         return None
     first, ignorant = float(finite[0]), view.objective.ignorant
     if not (np.isfinite(ignorant) and 0 < first < TRAINED * ignorant):

@@ -87,7 +87,7 @@ def assess(view: CaseView) -> Assessment | None:
 CONTRADICTION = 100.0
 """Loss of one batch over the level of a run that had learned."""
 ABOVE_START = 1.3
-"""And over its origin: to be wrong by more than to know nothing takes targets that say otherwise."""
+"""And over its origin: to do worse than to know nothing takes targets that say otherwise."""
 CALM = 20
 """Steps before it of which none came near."""
 

@@ -42,8 +42,10 @@ def assess(view: CaseView) -> Assessment | None:
             evidence=view.events(types=["numerical_error", "gradient_health_transition"]),
             chain=(link(layer, step, "the first values that are not finite"),),
         )
-    if len(view.run.models) > 1 or not curve or curve.is_signed or not curve.is_diverged:
+    if len(view.run.models) > 1 or not curve or curve.is_signed:
         return None
+    if not curve.is_diverged:
+        return _vanished(view)
     if curve.end < FAR * max(curve.start, 1e-6) or not _is_rising(view):
         return None
     row = departure_row(view)
@@ -101,3 +103,44 @@ def _first_broken(view: CaseView) -> str | None:
     columns = np.flatnonzero(bad[rows[0]])
     layers = [view.run.layers[int(c)] for c in columns]
     return min(layers, key=lambda x: view.flow.place.get(x.path, 0)).path
+
+
+GONE = 1e-6
+"""Late gradient RMS of a layer over its early one."""
+KEPT = 1e-3
+"""And of the strongest layer: where all fade, the run is done."""
+DONE = 0.98
+"""Progress from which small gradients mean that nothing is left to learn."""
+
+
+def _vanished(view: CaseView) -> Assessment | None:
+    """Name the first layer whose gradient was sound and went, while later layers kept theirs."""
+    weighted = [x.path for x in view.flow.weighted]
+    if len(weighted) < 2 or len(view.steps) < 60 or view.curve.progress > DONE:
+        return None
+    rms = {path: view.layer_gradient(path) for path in weighted}
+    left = {p: float(view.late(g)) / max(float(view.early(g, 20)), 1e-30) for p, g in rms.items()}
+    layer = weighted[0]
+    late = float(view.late(rms[layer]))
+    small = late < view.trace.settings.threshold_vanishing
+    after = [left[p] for p in weighted[1:] if np.isfinite(left[p])]
+    if not small or not left[layer] < GONE or not after or not after[-1] > KEPT:
+        return None
+    usual = float(quiet(np.nanmedian, rms[layer][:20]))
+    lower = np.flatnonzero(~(rms[layer] < 0.3 * usual))
+    step = view.label(int(lower[-1]) + 1)
+    return Assessment(
+        cause=UNKNOWN,
+        failure=FailureType.VANISHING_GRADIENTS,
+        layer=layer,
+        confidence=0.25,
+        description=(
+            f"Gradient vanishing originated in {named(layer)} at step {step}: its gradient fell "
+            f"to {figure(left[layer])} of what it was while that of {weighted[-1]!r} kept "
+            f"{figure(after[-1])}; no known cause fits the evidence."
+        ),
+        onset=step,
+        onset_range=(max(step - 5, 0), step),
+        evidence=view.events(types=["gradient_health_transition"], state="vanishing"),
+        chain=(link(layer, step, "nearly no gradient reaches this layer any more"),),
+    )

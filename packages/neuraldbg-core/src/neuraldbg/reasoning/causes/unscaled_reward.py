@@ -13,6 +13,8 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+DONE = 0.75
+"""Progress of the whole loss, which is the value head's: the policy may still stand still."""
 LARGE = 10.0
 """RMS of the returns that a value head is trained on; its loss is a hundred times a policy's."""
 
@@ -20,7 +22,7 @@ LARGE = 10.0
 def assess(view: CaseView) -> Assessment | None:
     """Look for a policy loss beside a value loss over large targets, in a run that fails."""
     curve = view.curve
-    if "log_probability" not in view.objective.names or not curve or curve.learned:
+    if "log_probability" not in view.objective.names or not curve or curve.progress > DONE:
         return None
     sizes = [
         math.hypot(note.figures["target_mean"], math.sqrt(note.figures["target_variance"]))

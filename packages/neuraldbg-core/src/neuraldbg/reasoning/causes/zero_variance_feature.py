@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.cause import Assessment, argument, figure, link
 from neuraldbg.reasoning.inputs import harmed_rows, pattern_at
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
@@ -32,9 +32,11 @@ def assess(view: CaseView) -> Assessment | None:
         had_constant = bool(np.nanmax(constant[:, column], initial=0.0) > 0)
         huge = np.flatnonzero(np.abs(highest[:, column]) > HUGE)
         if len(hits):
-            row, word, confidence = int(hits[0]), "NaN or Inf", 0.6 if had_constant else 0.35
+            row, word, confidence = int(hits[0]), "NaN or Inf", 0.6
             if pattern_at(view, view.label(row)) == "whole_features":
                 confidence = 0.9
+            elif not had_constant:
+                continue
         elif len(huge) and had_constant and view.is_failing:
             row, word, confidence = int(huge[0]), figure(float(highest[huge[0], column])), 0.6
         else:
@@ -45,7 +47,7 @@ def assess(view: CaseView) -> Assessment | None:
             failure=FailureType.DATA_ANOMALY,
             confidence=confidence,
             description=(
-                f"Zero-variance feature at step {step}: a feature of input {info.name!r} is "
+                f"Zero-variance feature at step {step}: a feature of {argument(info.name)} is "
                 f"{word}, as a constant feature becomes when divided by its spread."
             ),
             onset=step,
