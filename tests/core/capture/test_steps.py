@@ -274,3 +274,68 @@ def test_budget_comes_back_in_force_around_an_alarm():
         is_on = budget.next_step(1.5e-3, alarm=False)
     assert budget.cadence > 1
     assert all(budget.next_step(1.5e-3, alarm=i == 0) for i in range(20))
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules are a new feature:UserWarning")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64])
+def test_models_of_every_dtype_are_watched(dtype):
+    model = nn.Linear(4, 4).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with NeuralDbg(model) as dbg:
+        for _ in range(N):
+            loss = model(torch.randn(8, 4).to(dtype)).abs().float().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    assert dbg.trace.run.warnings == ()
+    assert dbg.trace.step_count == N
+    assert (dbg.trace.facts.parameter[:, :, 0] > 0).all()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_inputs_without_plain_data_are_passed_over():
+    class Picky(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(3, 1)
+
+        def forward(self, x, *_):
+            return self.a(x)
+
+    model = Picky()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    odd = [
+        torch.randn(3, 3).to_sparse(),
+        torch.randn(3, 3, device="meta"),
+        torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)]),
+        torch.ones(3, dtype=torch.bool),
+        torch.zeros(0, 3),
+    ]
+    with NeuralDbg(model) as dbg:
+        for _ in range(N):
+            loss = model(torch.randn(8, 3), *odd).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    assert dbg.trace.run.warnings == ()
+    assert dbg.trace.step_count == N
+
+
+def test_closure_that_is_evaluated_often_is_no_accumulation():
+    model, _ = linear()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+    x = torch.randn(16, 4)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+        loss.backward()
+        return loss
+
+    with NeuralDbg(model) as dbg:
+        for _ in range(N):
+            dbg.record_loss(optimizer.step(closure))
+    assert dbg.trace.step_count == N
+    assert [o for o in dbg.trace.observations if o.kind == "accumulation_unscaled"] == []

@@ -54,12 +54,12 @@ class OwnedParameters:
 
 
 def local(t: torch.Tensor) -> torch.Tensor:
-    """Return the plain local tensor behind a DTensor or a sparse gradient's values."""
+    """Return the plain tensor behind a DTensor, a sparse gradient or a complex parameter."""
     if hasattr(t, "to_local"):
         t = t.to_local()
     if t.layout is torch.sparse_coo:
-        return t.coalesce().values()
-    return t
+        t = t.coalesce().values()
+    return torch.view_as_real(t) if t.is_complex() else t
 
 
 def strided(t: torch.Tensor, count: int = SAMPLE) -> torch.Tensor:

@@ -81,9 +81,15 @@ class InputBoard:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        usable = value.numel() > 0 and value.layout is torch.strided and not value.is_complex()
-        return [value] if usable and value.dtype is not torch.bool else []
-    return [t for t in tensors_in(value) if t.numel() and t.layout is torch.strided]
+        return [value] if _is_plain(value) and value.dtype is not torch.bool else []
+    return [t for t in tensors_in(value) if _is_plain(t)]
+
+
+def _is_plain(t: torch.Tensor) -> bool:
+    """Whether the tensor is dense, real, not empty, and has data at all."""
+    if t.is_nested or t.is_meta or t.layout is not torch.strided or t.is_complex():
+        return False
+    return t.numel() > 0
 
 
 def measure(tensor: torch.Tensor, *, deep: bool) -> np.ndarray:

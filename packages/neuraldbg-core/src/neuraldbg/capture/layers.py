@@ -216,5 +216,7 @@ def _rms(tensor: torch.Tensor) -> float:
     local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     if local.numel() == 0 or not local.is_floating_point() or local.is_meta:
         return 0.0
-    norm = torch.linalg.vector_norm(local.detach(), dtype=torch.float32)
+    half = {torch.float16, torch.bfloat16}
+    wide = torch.float32 if local.dtype in half else None
+    norm = torch.linalg.vector_norm(local.detach(), dtype=wide)
     return float(norm) / float(local.numel() ** 0.5)

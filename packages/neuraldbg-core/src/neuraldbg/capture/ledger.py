@@ -119,7 +119,7 @@ class Ledger:
 
     def _accumulation(self, label: int, step: Segment) -> list[Observation]:
         """Several forwards and backwards for one step of the only optimizer, loss not divided."""
-        if step.steps != 1:
+        if step.steps != 1 or step.evaluations > 1:
             return []
         is_one_each = step.forwards >= step.backwards
         self._accumulated.append(step.backwards if is_one_each else 0)

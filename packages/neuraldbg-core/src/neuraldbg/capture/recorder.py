@@ -301,6 +301,7 @@ class Recorder:
             group, self._group = self._group, []
             for segment in group:
                 self._emit([segment])
+        self._now.evaluations += 1
         scale = getattr(optimizer, "grad_scale", None)
         divisor = float(scale) if isinstance(scale, torch.Tensor) else 1.0
         is_finite = self.parameters.before_step(owned, divisor)

@@ -38,6 +38,8 @@ class Segment:
     eval_forwards: int = 0
     backwards: int = 0
     steps: int = 0
+    evaluations: int = 0
+    """Times an optimizer was about to use its gradients: more than `steps` with a closure."""
     skipped: int = 0
     clips: int = 0
     clip_max_norm: float = math.nan
@@ -105,7 +107,7 @@ class Segment:
 
 
 _SUMS = (
-    "forwards", "eval_forwards", "backwards", "steps", "skipped", "clips",
+    "forwards", "eval_forwards", "backwards", "steps", "evaluations", "skipped", "clips",
     "eval_mode_forwards", "train_mode_eval_forwards",
 )  # fmt: skip
 _FLAGS = ("is_cleared_before_step", "is_clipped_after_step", "is_clipped_scaled")

@@ -237,7 +237,7 @@ class Tap:
 
     def _eager(self, args: Any, output: Any) -> None:
         tensor = first_tensor(output)
-        if tensor is None or tensor.layout is not torch.strided:
+        if tensor is None or not _is_plain(tensor):
             return
         board = self.board
         if board.is_recording_nodes:
@@ -247,6 +247,8 @@ class Tap:
         if not board.is_on:
             return
         source = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if source is not None and not _is_plain(source):
+            source = None
         t = _local(tensor.detach())
         if t.is_complex() or t.device != self.row.device:
             return
@@ -309,6 +311,10 @@ class Tap:
 
     def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
         return (Inert, ())
+
+
+def _is_plain(t: torch.Tensor) -> bool:
+    return t.layout is torch.strided and not t.is_nested and not t.is_meta
 
 
 def _local(t: torch.Tensor) -> torch.Tensor:

@@ -44,14 +44,14 @@ class _Band:
         self.history: list[tuple[float, float]] = []
         self.middle = self.scale = (math.nan, math.nan)
 
-    def score(self, mean: float, rms: float) -> float:
-        """Return the signed z that is farthest out, of mean and of log RMS; NaN while learning."""
+    def score(self, mean: float, rms: float) -> tuple[float, float]:
+        """Return the signed z of the mean and of the log RMS; NaN while learning."""
         if len(self.history) < WARM_UP:
-            return math.nan
+            return math.nan, math.nan
         level = math.exp(self.middle[1])
         z_mean = (mean - self.middle[0]) / max(self.scale[0], MEAN_FLOOR * level)
         z_rms = (math.log(max(rms, 1e-30)) - self.middle[1]) / max(self.scale[1], LOG_FLOOR)
-        return z_mean if abs(z_mean) > abs(z_rms) else z_rms
+        return z_mean, z_rms
 
     def push(self, mean: float, rms: float) -> None:
         """Add a batch while the band is still open."""
@@ -77,7 +77,7 @@ class InputAnomaly:
     def __init__(self, run: RunInfo, settings: Settings) -> None:  # noqa: ARG002 - the contract
         """Start a run."""
         self._bands: dict[int, _Band] = {}
-        self._outside: dict[int, list[tuple[int, float]]] = {}
+        self._outside: dict[int, list[tuple[int, tuple[float, float]]]] = {}
         self._recent: dict[int, list[float]] = {}
         self._events: dict[tuple[int, str], SemanticEvent] = {}
 
@@ -106,7 +106,8 @@ class InputAnomaly:
         self, row: int, name: str, step: int, mean: float, rms: float
     ) -> Iterable[SemanticEvent]:
         band = self._bands.setdefault(row, _Band())
-        z = band.score(mean, rms)
+        scores = band.score(mean, rms)
+        z = max(scores, key=abs)
         if math.isnan(z):
             band.push(mean, rms)
             return
@@ -119,10 +120,10 @@ class InputAnomaly:
         }
         outside = self._outside.setdefault(row, [])
         if abs(z) > OUTLIER_Z:
-            outside.append((step, z))
+            outside.append((step, scores))
             if len(outside) == 1:
                 yield from self._tell(row, name, DataHealth.OUTLIER, step, evidence)
-            if len(outside) == SHIFT_STEPS and len({z > 0 for _, z in outside}) == 1:
+            if len(outside) == SHIFT_STEPS and _is_one_sided([z for _, z in outside]):
                 first = outside[0][0]
                 yield from self._tell(row, name, DataHealth.DISTRIBUTION_SHIFT, first, evidence)
             return
@@ -161,3 +162,13 @@ class InputAnomaly:
         )
         self._events[row, state] = event
         return [event]
+
+
+def _is_one_sided(scores: list[tuple[float, float]]) -> bool:
+    """Whether the mean or the RMS lies outside on the same side every time.
+
+    Larger inputs of mean zero have means that are far out on either side: there the RMS tells.
+    """
+    return any(
+        min(column) > OUTLIER_Z or max(column) < -OUTLIER_Z for column in zip(*scores, strict=True)
+    )

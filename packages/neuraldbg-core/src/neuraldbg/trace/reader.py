@@ -352,10 +352,11 @@ def _is_intact(row: tuple[Any, ...], layouts: dict[int, Layout]) -> bool:
     numbers, mean, extremes = row[:6], row[6], row[7:9]
     if not all(isinstance(number, int) for number in numbers) or row[4] not in layouts:
         return False
-    size, is_exact = 4 * layouts[row[4]].width, row[0] == row[1]
+    # A bucket may hold one step alone, and still has extremes: an exact row never has.
+    size, is_exact = 4 * layouts[row[4]].width, extremes == (None, None)
     blobs = (mean,) if is_exact else (mean, *extremes)
     is_complete = all(isinstance(blob, bytes) and len(blob) == size for blob in blobs)
-    is_consistent = row[0] <= row[1] and is_exact == (extremes == (None, None))
+    is_consistent = row[0] == row[1] if is_exact else row[0] <= row[1]
     return is_complete and is_consistent and zlib.crc32(mean) == row[5]
 
 

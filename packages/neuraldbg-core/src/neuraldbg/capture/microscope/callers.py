@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from types import FrameType
 
+NEAR = 3
+"""Callers whose code is read for an operation. Heuristic: a loop, its step, and its loss."""
 FRAMES = 12
 """Callers that are searched. Heuristic: a loop, a trainer and what they call."""
 
@@ -35,21 +37,28 @@ def caller_tensors(*, with_attributes: bool = False) -> Iterator[tuple[str, Tens
 
 
 def caller_operation(names: Collection[str]) -> str:
-    """Return which of `names` the innermost code of the user calls, `encode: log`, or nothing.
+    """Return which of `names` the user's code that is running calls, `encode: log`, or nothing.
 
     Functions that this code names are looked into, one level deep: a target is often made there.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
-    while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
+    seen = 0
+    while frame is not None and seen < NEAR:
+        if not _is_library(frame.f_globals.get("__name__", "")):
+            seen += 1
+            found = set(_calls(frame, names))
+            if found:
+                return found.pop() if len(found) == 1 else ""
         frame = frame.f_back
-    if frame is None:
-        return ""
+    return ""
+
+
+def _calls(frame: FrameType, names: Collection[str]) -> Iterator[str]:
     code = frame.f_code
     named = {**frame.f_globals, **frame.f_locals}
     called = [named.get(name) for name in (*code.co_names, *code.co_varnames, *code.co_freevars)]
-    codes = [code, *(one.__code__ for one in called if isinstance(one, FunctionType))]
-    found = [f"{one.co_name}: {name}" for one in codes for name in one.co_names if name in names]
-    return found[0] if len(set(found)) == 1 else ""
+    for one in (code, *(c.__code__ for c in called if isinstance(c, FunctionType))):
+        yield from (f"{one.co_name}: {name}" for name in one.co_names if name in names)
 
 
 def _is_library(module: str) -> bool:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
 FALL = 1e-3
-"""Gradient before the layers that joined over what it was: what is left when they pass nothing on."""
+"""Gradient before the layers that joined over what it was: they pass next to nothing on."""
+TINY = 0.05
+"""Times torch's default: what passes is the biases, and the signal is gone whatever its size."""
 SMALL = 0.4
 """Times torch's own default, the smallest of the usual scales."""
 
@@ -44,7 +46,8 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     first = small[0]
     total = float(np.prod(gain[gain > 0])) if len(gain) else float("nan")
-    if np.isfinite(total) and total > 0.05:
+    tiny = float(np.median([s.small for s in small])) < TINY and not view.flow.has_normalization
+    if np.isfinite(total) and total > 0.05 and not tiny:
         return None
     step = view.label(0)
     return Assessment(
@@ -53,8 +56,12 @@ def assess(view: CaseView) -> Assessment | None:
         confidence=0.75 + 0.15 * (np.isfinite(total) and total < 1e-3),
         description=(
             f"Gradient vanishing originated in {named(first.layer)} at step {step}: weights of "
-            f"{len(small)} layers start at {figure(first.small)} times torch's default, so the "
-            f"signal shrinks to {figure(total)} of its size on the way to the output."
+            f"{len(small)} layers start at {figure(first.small)} times torch's default, so "
+            + (
+                "little but their biases reaches the output."
+                if total > 0.05
+                else f"the signal shrinks to {figure(total)} of its size on the way to the output."
+            )
         ),
         layer=first.layer,
         onset=step,
@@ -98,23 +105,23 @@ def _joined(view: CaseView) -> Assessment | None:
         fallen = _fallen(view, row)
         if fallen is None:
             continue
-        layer, scale = new[0]
+        path, scale = new[0]
         step = view.label(row)
         return Assessment(
             cause="init_too_small",
             failure=FailureType.VANISHING_GRADIENTS,
             confidence=0.85,
             description=(
-                f"Gradient vanishing originated in {named(layer)} at step {step}: it runs from "
+                f"Gradient vanishing originated in {named(path)} at step {step}: it runs from "
                 f"that step on with weights of {figure(scale)} times torch's default, and the "
                 f"gradient of {fallen[0]!r} fell to {figure(fallen[1])} of what it was."
             ),
-            layer=layer,
+            layer=path,
             onset=step,
             onset_range=(max(step - 1, 0), step),
             evidence=view.events(types=["gradient_health_transition"], state="vanishing"),
             chain=(
-                link(layer, step, "a layer that joined passes on next to nothing"),
+                link(path, step, "a layer that joined passes on next to nothing"),
                 link(fallen[0], step, f"{figure(fallen[1])} of its gradient is left"),
             ),
             explains=frozenset({"embedding_collapse", "unknown", "labels_unrelated_to_inputs"}),

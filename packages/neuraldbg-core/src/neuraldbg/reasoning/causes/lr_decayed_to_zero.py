@@ -33,9 +33,9 @@ def is_starved(view: CaseView, decay: Decay) -> bool:
 
 def _stands(view: CaseView, decay: Decay) -> bool:
     """Whether all updates after the lr was gone, added up, cannot have moved the weights."""
-    left = np.nansum(view.step_size[decay.gone :])
-    left = left if np.isfinite(view.step_size).any() else np.inf
-    return bool(left < STILL)
+    if not np.isfinite(view.step_size).any():
+        return False
+    return bool(np.nansum(view.step_size[decay.gone :]) < STILL)
 
 
 def assess(view: CaseView) -> Assessment | None:

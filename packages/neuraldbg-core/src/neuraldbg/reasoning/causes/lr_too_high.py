@@ -39,31 +39,20 @@ def assess(view: CaseView) -> Assessment | None:
         return _leapt(view, leap)
     if not view.is_failing or (is_policy(view) and not view.is_broken):
         return None
-    start = float(quiet(np.nanmedian, view.step_size[:6])) if len(view.step_size) else float("nan")
     row = departure_row(view)
-    before = start
     if row is not None and replaced_row(view, row - 1, row + 1) is not None:
         return None
-    if row is not None:
-        before = float(quiet(np.nanmedian, view.step_size[max(0, row - 6) : row + 1]))
-    largest = float(np.nanmax([start, before])) if np.isfinite([start, before]).any() else 0.0
-    rise = _rise(view)
     dead = dead_layers(view, 0.9)
     if any(d.is_from_start for d in dead):
         dead = []
-    symptom = curve.is_diverged or rise > 1.5 or bool(dead) or _swings(view)
-    if not symptom and not (curve.is_stuck and _is_above(view)):
-        return None
-    if _broke_at_once(view, largest):
-        return None
-    if len(curve) < ENOUGH_STEPS and not (view.is_broken or _runs_away(view)):
-        return None
-    if largest < LARGE_STEP and not (curve.is_diverged and largest > LARGE_STEP / 3):
+    symptom = curve.is_diverged or _rise(view) > 1.5 or bool(dead) or _swings(view)
+    largest = _largest_step(view, row)
+    if not _is_evident(view, largest, symptom=symptom):
         return None
     confidence = 0.15
     confidence += 0.2 if largest > HUGE_STEP else 0.1 if largest > LARGE_STEP else 0.0
     confidence += 0.35 if symptom else 0.0
-    confidence += 0.1 if curve.is_diverged and rise > 3 else 0.0
+    confidence += 0.1 if curve.is_diverged and _rise(view) > 3 else 0.0
     if _is_steep(view):
         confidence *= 0.5
     onset_row = _onset(view, row)
@@ -92,6 +81,28 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"dying_relu", "unknown", "labels_unrelated_to_inputs"}),
     )
+
+
+def _largest_step(view: CaseView, departure: int | None) -> float:
+    """Return the update ratio at the start or before the loss left, whichever is larger."""
+    usual = [float(quiet(np.nanmedian, view.step_size[:6]))]
+    if departure is not None:
+        usual.append(
+            float(quiet(np.nanmedian, view.step_size[max(0, departure - 6) : departure + 1]))
+        )
+    return float(np.nanmax(usual)) if np.isfinite(usual).any() else 0.0
+
+
+def _is_evident(view: CaseView, largest: float, *, symptom: bool) -> bool:
+    """Whether the loss shows instability, over enough steps, and steps are large enough for it."""
+    curve = view.curve
+    if not symptom and not (curve.is_stuck and _is_above(view)):
+        return False
+    if len(curve) < ENOUGH_STEPS and not (view.is_broken or _runs_away(view)):
+        return False
+    if _broke_at_once(view, largest):
+        return False
+    return largest >= LARGE_STEP or (curve.is_diverged and largest > LARGE_STEP / 3)
 
 
 def _leapt(view: CaseView, leap: Leap) -> Assessment:
@@ -163,7 +174,7 @@ def _is_above(view: CaseView) -> bool:
         return False
     tail = curve.finite[len(curve.finite) // 2 :]
     above = float(np.median(tail)) - ABOVE * abs(curve.origin)
-    return above > 2 * curve.noise / np.sqrt(len(tail))
+    return bool(above > 2 * curve.noise / np.sqrt(len(tail)))
 
 
 def _runs_away(view: CaseView) -> bool:

@@ -36,11 +36,10 @@ def assess(view: CaseView) -> Assessment | None:
     if length > SHORT_PATH or float(np.median(per_step)) > 2e-4:
         return None
     gradient = float(quiet(np.nanmedian, view.gradient_total))
-    if not np.isfinite(gradient) or gradient < 1e-6:
-        return None
     lr = view.lr
     high, low = float(quiet(np.nanmax, lr)), float(quiet(np.nanmin, lr))
-    if low < 0.02 * high and np.nanargmin(lr) > np.nanargmax(lr):
+    decayed = low < 0.02 * high and np.nanargmin(lr) > np.nanargmax(lr)
+    if decayed or not np.isfinite(gradient) or gradient < 1e-6:
         return None
     agree = float(
         quiet(np.nanmedian, view.parameter(ParameterStat.GRAD_COSINE)[:, view.matrix_rows])

@@ -56,7 +56,8 @@ def _is_thawed(view: CaseView, layers: set[str]) -> bool:
     norm = view.parameter(ParameterStat.GRAD_NORM)[:, rows]
     moved = view.parameter(ParameterStat.UPDATE_RMS)[:, rows]
     began = (np.nan_to_num(norm[:1]) > 0).any(axis=0)
-    return bool(((np.nan_to_num(norm) > 0) | (np.nan_to_num(moved) > 0)).any(axis=0)[~began].any())
+    thawed = np.any((np.nan_to_num(norm) > 0) | (np.nan_to_num(moved) > 0), axis=0)
+    return bool(np.any(thawed & ~began))
 
 
 def _is_backbone(view: CaseView, layers: set[str]) -> bool:
@@ -75,7 +76,7 @@ def _falls(view: CaseView, layers: set[str]) -> bool:
     names = {p.name for p in view.run.parameters if p.layer in layers}
     if any(names & set(o.parameters) for o in view.run.optimizers) and curve.is_poor:
         return False
-    return curve.start - curve.end > 3 * curve.noise / np.sqrt(max(curve.width, 1))
+    return bool(curve.start - curve.end > 3 * curve.noise / np.sqrt(max(curve.width, 1)))
 
 
 def _unstable(view: CaseView) -> bool:
