@@ -216,7 +216,6 @@ def test_distribution_that_shifts_for_good(explained, training, first, kind):
     explained(dbg, "data_anomaly").check("data_anomaly", (None, first), (79, 81))
 
 
-@pytest.mark.xfail(reason="F23: on seed 1 the shift is told by an outlier event", strict=False)
 def test_normalisation_forgotten_after_resuming(explained):
     def spoil(step, x):
         return x * 255 if step >= 60 else x

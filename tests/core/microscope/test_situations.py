@@ -943,3 +943,33 @@ def test_broken_target_of_a_loop_without_a_logarithm_names_no_function(drive):
     with driver:
         F.smooth_l1_loss(model(torch.randn(2, 4)), torch.full((2, 1), torch.nan)).backward()
     assert "logarithm" not in only(driver.told).words["argument"]
+
+
+class Once(nn.Module):
+    """Breaks on its second call only, by a count that it keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        CALLS.append(1)
+        return self.lin(x) + (torch.log(x[:1] * 0 - 1) if len(CALLS) == 2 else 0)
+
+
+CALLS = []
+
+
+@pytest.mark.parametrize("by", ["mse_loss", "square"])
+def test_a_birth_that_does_not_come_again_is_not_put_on_the_target(drive, by):
+    CALLS.clear()
+
+    def loss_of(model, b):
+        output = model(b)
+        return F.mse_loss(output, b) if by == "mse_loss" else output.square().mean()
+
+    told = loop(drive, Once(), [torch.randn(8, 4)] * 2, loss_of)
+    found = only(told)
+    assert found.words["mechanism"] == "not_repeated"
+    assert "cause" not in found.words

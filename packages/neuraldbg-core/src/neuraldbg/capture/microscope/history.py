@@ -25,20 +25,28 @@ FILLING = frozenset({"MaskedFill", "Where", "IndexPut", "MaskedScatter", "Scatte
 """Kinds that can put an infinity where a mask says so."""
 
 
+VIEWS = frozenset({
+    "View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze",
+    "Select", "Slice", "Split", "Unbind", "Expand", "ToCopy", "Clone", "Alias",
+})  # fmt: skip
+"""Kinds that change no value."""
+
+
 def history(node: Any, place: int, models: Container[int]) -> History:
     """Look back from one operand of `node`; `models` holds the sequence numbers of the models."""
     makers: list[str] = []
-    is_rounded = is_masked = is_half = is_from_model = False
+    is_rounded = is_masked = is_half = is_from_model = is_output = False
     for child in _behind(node, place):
         key = stem(child.name())
+        if not is_from_model and child._sequence_nr() in models:  # noqa: SLF001
+            is_from_model, is_output = True, VIEWS.issuperset(makers)
         makers.append(key)
-        is_from_model = is_from_model or child._sequence_nr() in models  # noqa: SLF001
         is_open = any(below is None for below, _ in child.next_functions)
         is_masked = is_masked or key in FILLING or (key in {"Add", "Sub"} and is_open)
         if _is_half(child):
             is_half = True
             is_rounded = is_rounded or _rounds(child, key)
-    return History(tuple(makers), is_rounded, is_masked, is_half, is_from_model)
+    return History(tuple(makers), is_rounded, is_masked, is_half, is_from_model, is_output)
 
 
 def _behind(node: Any, place: int) -> Iterator[Any]:

@@ -130,6 +130,8 @@ def _operand(node: SavedNode, broken: list[tuple[str, Tensor]]) -> Found | None:
         return Found(
             _target(node.operation, "target", value, "degenerate_targets", 0.8), is_certain=True
         )
+    if node.past.is_output and names[0] == node.kind.arguments[0] and node.operation != "div":
+        return Found(_unrepeated(node.operation, broken[0][1]), is_certain=False)
     makers = node.past.makers
     if "Exp" in makers and {"Sum", "Mean"} & set(makers[: makers.index("Exp")]):
         words = f"the sum of exponentials that {node.operation} received is not finite"
@@ -157,6 +159,16 @@ def _operand(node: SavedNode, broken: list[tuple[str, Tensor]]) -> Found | None:
         else ("division_by_zero" if state & POSITIVE else "log_of_nonpositive")
     )
     return Found(_target(node.operation, name, value, cause, 0.4), is_certain=False)
+
+
+def _unrepeated(operation: str, value: Tensor) -> Verdict:
+    """Say that a model gave what it does not give when it runs again; nothing else was found."""
+    text, figures = describe_nonfinite(value)
+    words = (
+        f"the model's output that {operation} received holds {text}, and running the model again "
+        "gave finite values: it depends on something that has changed since"
+    )
+    return Verdict(operation, "not_repeated", words, None, 0.3, figures)
 
 
 def _target(operation: str, name: str, value: Tensor, cause: str, confidence: float) -> Verdict:

@@ -248,6 +248,8 @@ class History:
     """Whether it was a float16 number at some point."""
     is_from_model: bool = False
     """Whether it comes out of a watched model."""
+    is_output: bool = False
+    """Whether it is the output of a watched model, seen through views and casts only."""
 
 
 @dataclass(slots=True)

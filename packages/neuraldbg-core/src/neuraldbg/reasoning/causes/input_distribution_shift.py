@@ -23,6 +23,8 @@ UNLEARNED = 0.5
 """Share of the origin to which a loss must be thrown back for the run to have lost what it knew."""
 SLOW_HARM = 1.5
 """Loss at the end over the level before a drift: less is a model that follows, or a curriculum."""
+CLEAR_HARM = 3.0
+"""The same for its highest smoothed level, where the loss never came back to what it was."""
 GOES_ON = 1.5
 """Distance from the band at the end over the distance soon after it was left: a drift goes on."""
 
@@ -118,7 +120,8 @@ def _creeps(view: CaseView, departure: Departure) -> bool:
     if not (late * soon > 0 and abs(late) > GOES_ON * abs(soon)):
         return False
     index = int(np.searchsorted(view.curve.steps, view.label(row)))
-    return view.curve.end > SLOW_HARM * view.curve.level(index - 15, index)
+    ended = view.curve.end / max(view.curve.level(index - 15, index), 1e-12)
+    return bool(ended > SLOW_HARM or (ended > 1 and _slow_harm(view, view.label(row)) > CLEAR_HARM))
 
 
 def _slow_harm(view: CaseView, step: int) -> float:
