@@ -36,7 +36,7 @@ pytest_collect_file = SybilCollection(
         ),
         Sybil(
             parsers=[DocTestParser(optionflags=OPTIONS)],
-            patterns=[f"packages/*/src/{depth}*.py" for depth in ("*/", "*/*/", "*/*/*/", "*/*/*/*/")],
+            patterns=[f"packages/*/src/{'*/' * depth}*.py" for depth in range(1, 5)],
             document_types={".py": PythonDocStringDocument},
         ),
     ]

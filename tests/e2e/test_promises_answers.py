@@ -142,7 +142,6 @@ def test_every_hypothesis_points_to_events_and_figures(tmp_path):
     )
 
 
-@pytest.mark.xfail(reason="F32: a bucket of one step is taken for damaged", strict=False)
 @pytest.mark.parametrize("offset", range(16))
 def test_a_long_trace_is_read_without_a_problem_wherever_its_events_stand(offset):
     """Steps around an event stay exact; what is left between them and the merged ones varies."""

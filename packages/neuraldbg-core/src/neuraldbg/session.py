@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("neuraldbg")
 
+LARGEST_LABEL = 2**53
+"""Labels are exact in a float64, and so in every file that holds them."""
+
 
 class NeuralDbg(Inquiry):
     """Watches the training of a model, or of several, from inside a `with` block.
@@ -85,7 +88,7 @@ class NeuralDbg(Inquiry):
         threshold_exploding: float = 1e3,
         sync: bool = False,
         strict_plugins: bool = False,
-        frozen: tuple[str, ...] = (),
+        frozen: tuple[str, ...] | str = (),
     ) -> None:
         settings = _settings(
             threshold_vanishing=threshold_vanishing,
@@ -93,8 +96,11 @@ class NeuralDbg(Inquiry):
             overhead=overhead,
             sync=sync,
             strict_plugins=strict_plugins,
-            frozen=tuple(frozen),
+            frozen=(frozen,) if isinstance(frozen, str) else tuple(frozen),
         )
+        if not isinstance(trace, str | os.PathLike | None):
+            message = f"trace must be a path or None, not {trace!r}"
+            raise TypeError(message)
         self._settings = settings
         self._models = _by_name(model)
         _check_frozen(self._models, settings.frozen)
@@ -207,14 +213,14 @@ class NeuralDbg(Inquiry):
         Raises:
             TypeError: `value` is no number.
         """
-        number = _number(value)
+        number, name = _number(value), _name(name)
         if self._recorder is not None:
             tensor = value if isinstance(value, torch.Tensor) else None
             self._recorder.record_loss(number, name, tensor)
 
     def record_metric(self, name: str, value: Any) -> None:
         """Record a metric of the current step, such as an accuracy; see `record_loss`."""
-        number = _number(value)
+        number, name = _number(value), _name(name)
         if self._recorder is not None:
             self._recorder.record_metric(number, name)
 
@@ -227,6 +233,9 @@ class NeuralDbg(Inquiry):
 
     @step.setter
     def step(self, value: int) -> None:
+        if abs(int(value)) > LARGEST_LABEL:
+            message = f"step={value!r} is no label of a training step"
+            raise UsageError(message)
         if self._recorder is not None:
             self._recorder.relabel(int(value))
 
@@ -241,6 +250,9 @@ class NeuralDbg(Inquiry):
         Raises:
             UsageError: The block was already entered.
         """
+        if not isinstance(module, nn.Module):
+            message = f"expected a torch.nn.Module, not {module!r}"
+            raise TypeError(message)
         if self._is_open or self._is_done:
             message = "register_composite_hook must be called before the with block is entered"
             raise UsageError(message)
@@ -328,6 +340,14 @@ def _by_name(model: Any) -> dict[str, nn.Module]:
         message = "there is no model to watch: the mapping is empty"
         raise UsageError(message)
     return {str(name): module for name, module in model.items()}
+
+
+def _name(name: str) -> str:
+    """Return the name of a loss or metric as text that any file can hold."""
+    if not isinstance(name, str):
+        message = f"the name of a loss or metric is a string, not {name!r}"
+        raise TypeError(message)
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _number(value: Any) -> float:

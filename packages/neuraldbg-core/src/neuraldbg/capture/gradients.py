@@ -87,6 +87,8 @@ class ParameterBoard:
         self._preclip: dict[int, float] = {}
         self.is_sampling = True
         self.is_deep = True
+        self.was_finite = True
+        """Whether the sampled weights were finite before the last step."""
         self.clear()
 
     def clear(self) -> None:
@@ -172,6 +174,7 @@ class ParameterBoard:
             )
             top = np.abs(after).max(axis=1)
         self.values[index, ParameterStat.WEIGHT_MAX] = top
+        self.was_finite = bool(np.isfinite(before).all())
         if self.is_deep:
             self._second_moments(optimizer, owned)
         return bool(np.isfinite(top).all())

@@ -329,8 +329,12 @@ class Recorder:
             self._now.steps += 1
         self._now.stepped.add(id(optimizer))
         is_finite = self.parameters.after_step(optimizer, owned)
-        self.microscope.after_step(optimizer, is_finite_gradient=self._finite_gradient)
-        if not is_finite and self._finite_gradient:
+        self.microscope.after_step(
+            optimizer,
+            is_finite_gradient=self._finite_gradient,
+            is_finite_weight=is_finite and self.parameters.is_sampling,
+        )
+        if not is_finite and self._finite_gradient and self.parameters.was_finite:
             self._observe(self.microscope.examine_optimizer(optimizer))
         self.sentinels.after_step(owned.ids)
         self.optimizers.note_step(optimizer)

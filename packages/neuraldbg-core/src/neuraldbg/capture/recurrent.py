@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from neuraldbg.capture.taps import NOTHING, Inert
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:
@@ -109,15 +110,11 @@ class _KeepInput:
         if not torch.compiler.is_compiling() and torch.is_grad_enabled() and args:
             self.memory.keep(self.path, args[0])
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        from neuraldbg.capture.taps import Inert
-
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
         return Inert()
 
-    def __reduce__(self) -> tuple[Any, tuple[()]]:
-        from neuraldbg.capture.taps import Inert
-
-        return (Inert, ())
+    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
+        return NOTHING
 
 
 def _note(passed: dict[int, torch.Tensor], time: int, gradients: Sequence[Any]) -> None:

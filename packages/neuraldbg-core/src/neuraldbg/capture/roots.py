@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture.taps import Inert, in_backward
+from neuraldbg.capture.taps import NOTHING, Inert, in_backward
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,8 +34,8 @@ class RootHook:
     def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
         return Inert()
 
-    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
-        return (Inert, ())
+    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
+        return NOTHING
 
 
 class RootBegan(RootHook):

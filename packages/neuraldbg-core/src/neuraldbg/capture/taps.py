@@ -9,6 +9,7 @@ once per step. One path serves eager and compiled code: the measuring is one lib
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 import threading
@@ -176,11 +177,19 @@ def _is_under_checkpoint() -> bool:
     return False
 
 
+NOTHING: tuple[Any, tuple[Any, str]] = (getattr, (contextlib.nullcontext(), "__exit__"))
+"""What a hook pickles as: a callable of the standard library that takes anything, does nothing and
+returns None, so that a saved model loads where NeuralDBG is not installed."""
+
+
 class Inert:
-    """What a tap becomes in a copied or unpickled model: a hook that does nothing."""
+    """What a tap becomes in a copied model: a hook that does nothing."""
 
     def __call__(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
+        return NOTHING
 
 
 class Tap:
@@ -309,8 +318,8 @@ class Tap:
     def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
         return Inert()
 
-    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
-        return (Inert, ())
+    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
+        return NOTHING
 
 
 def _is_plain(t: torch.Tensor) -> bool:
@@ -386,8 +395,8 @@ class _OutputHook:
     def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
         return Inert()
 
-    def __reduce__(self) -> tuple[type[Inert], tuple[()]]:
-        return (Inert, ())
+    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
+        return NOTHING
 
 
 class _EntryHook(_OutputHook):

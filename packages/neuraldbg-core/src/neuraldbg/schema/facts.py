@@ -105,7 +105,7 @@ class InputStat(IntEnum):
 
 
 class OptimizerStat(IntEnum):
-    """Columns of `StepFacts.optimizer`, `[O, 7]`, one row per optimizer (largest group's values)."""
+    """Columns of `StepFacts.optimizer`, `[O, 7]`: one row per optimizer, of its largest group."""
 
     STEPPED = 0
     """Times it stepped within the step."""

@@ -191,11 +191,20 @@ class Microscope:
         self._is_seen = False
 
     def after_step(
-        self, optimizer: torch.optim.Optimizer, *, is_finite_gradient: bool | None = None
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        is_finite_gradient: bool | None = None,
+        is_finite_weight: bool | None = None,
     ) -> None:
-        """Remember that an optimizer stepped, and whether its gradients were finite, if known."""
+        """Remember that an optimizer stepped, and what of it is known to be finite.
+
+        Weights that were finite after the step were not broken by it.
+        """
         self._has_stepped = True
-        if self._left > 0:
+        if is_finite_weight:
+            self._steps.pop(id(optimizer), None)
+        elif self._left > 0:
             key = id(optimizer)
             known = self._steps.get(key)
             reference = (
