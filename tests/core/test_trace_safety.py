@@ -565,3 +565,18 @@ def test_what_is_no_regular_file_is_left_alone(tmp_path, kind, caplog):
     assert place.lstat().st_mode == before
     assert not (tmp_path / "elsewhere").exists()
     assert caplog.records
+
+
+def test_a_finished_trace_does_not_answer_for_the_run_that_replaced_it(tmp_path):
+    place = tmp_path / "run.ndbg"
+    traces = []
+    for count in (3, 5):
+        writer = TraceWriter(place, make_run(), Settings())
+        for step in range(count):
+            writer.write_step(make_facts(make_run(), step, loss=1.0))
+        writer.finish()
+        traces.append(writer.as_trace())
+    with pytest.raises(TraceError, match="replaced"):
+        _ = traces[0].events
+    assert traces[1].step_count == 5
+    assert len(traces[1].loss) == 5

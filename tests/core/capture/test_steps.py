@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 import torch
@@ -339,3 +340,23 @@ def test_closure_that_is_evaluated_often_is_no_accumulation():
             dbg.record_loss(optimizer.step(closure))
     assert dbg.trace.step_count == N
     assert [o for o in dbg.trace.observations if o.kind == "accumulation_unscaled"] == []
+
+
+def test_training_on_another_thread_is_followed():
+    model, optimizer = linear()
+
+    def train(dbg):
+        torch.set_num_threads(1)
+        for _ in range(N):
+            loss = batch_loss(model)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+
+    with NeuralDbg(model) as dbg:
+        thread = threading.Thread(target=train, args=(dbg,))
+        thread.start()
+        thread.join()
+    assert dbg.trace.step_count == N
+    assert column(dbg, "backwards") == [1] * N

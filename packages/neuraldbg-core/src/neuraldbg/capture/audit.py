@@ -150,7 +150,8 @@ class Audit:
         """A step was closed: decide whether the next one is audited."""
         self._forward = None
         self._outputs.clear()
-        if ordinal < DENSE_STEPS:
+        is_counting = ordinal <= SPARSE_EVERY and self.objective.is_counting
+        if ordinal < DENSE_STEPS or is_counting:
             self._is_due = True
         elif alarm or ordinal >= self._next:
             self._is_due = True

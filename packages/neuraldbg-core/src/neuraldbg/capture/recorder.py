@@ -25,6 +25,7 @@ from neuraldbg.capture.gradients import ParameterBoard
 from neuraldbg.capture.inputs import InputBoard
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
+from neuraldbg.capture.objective import reaches
 from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.roots import RootBegan, RootEnded
 from neuraldbg.capture.segment import Segment, merge
@@ -210,6 +211,15 @@ class Recorder:
         self.microscope.end_forward(module, output)
         self.audit.forward_ended(name, output)
         self.board.seconds += thread_time() - start
+
+    @contained
+    def adopt(self, thread: int, losses: Sequence[Any]) -> None:
+        """Follow the training to the thread that it runs on, where none was seen so far."""
+        if self.ordinal or self._group or not self._now.is_empty:
+            return
+        ours = set(self.parameters.row_of)
+        if any(reaches(loss, ours) for loss in losses if isinstance(loss, torch.Tensor)):
+            self.thread = self.board.thread = thread
 
     # -- switchboard ------------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ class Listener(Protocol):
 
     thread: int
 
+    def adopt(self, thread: int, losses: Sequence[torch.Tensor]) -> None:
+        """A backward began on a thread that is not the session's: is it that of its training."""
+
     def backward_began(self, losses: Sequence[torch.Tensor]) -> None:
         """`torch.autograd.backward` was called; the graph is still alive."""
 
@@ -101,6 +104,8 @@ class Switchboard:
         """Call one method on every session of this thread."""
         here = threading.get_ident()
         for listener in self._listeners:
+            if listener.thread != here and call == "backward_began":
+                listener.adopt(here, args[0])
             if listener.thread == here:
                 getattr(listener, call)(*args)
 

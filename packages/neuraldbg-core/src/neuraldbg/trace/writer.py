@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from neuraldbg.errors import TraceError
 from neuraldbg.trace import codec, facts, series
 from neuraldbg.trace.layout import Layout, pack
 from neuraldbg.trace.store import Busy, Store, path_of_rank
@@ -65,6 +66,7 @@ class TraceWriter:
         self._process = os.getpid()
         self._warnings: list[str] = []
         self._is_closed = False
+        self._identity: tuple[int, int, int] | None = None
         self._run = run
         self._settings = codec.to_json(settings)
         self._meta: dict[str, str] = {"settings": self._settings}
@@ -266,6 +268,7 @@ class TraceWriter:
             self._is_closed = True
             if self._store.path is not None:
                 self._finalizer()
+                self._identity = _identity(self._store.path)
 
     def as_trace(self) -> Trace:
         """Return the trace as a reader sees it; it follows while the run goes on."""
@@ -293,8 +296,20 @@ class TraceWriter:
                 return
         from neuraldbg.trace.reader import FileSource
 
+        if _identity(self._store.path) != self._identity:
+            message = f"trace {str(self._store.path)!r} of this run was replaced or removed since"
+            raise TraceError(message)
         with FileSource(self._store.path).reading() as connection:
             yield connection
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells a finished file from one that another run wrote in its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _describe(exception: BaseException) -> str:

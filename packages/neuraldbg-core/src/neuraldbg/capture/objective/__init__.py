@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 from neuraldbg.capture.objective.audit import ObjectiveAudit, is_due
-from neuraldbg.capture.objective.graph import LayerFlow, Structure, trace_structure
+from neuraldbg.capture.objective.graph import LayerFlow, Structure, reaches, trace_structure
 from neuraldbg.capture.objective.perturb import probe
 
-__all__ = ["LayerFlow", "ObjectiveAudit", "Structure", "is_due", "probe", "trace_structure"]
+__all__ = [
+    "LayerFlow",
+    "ObjectiveAudit",
+    "Structure",
+    "is_due",
+    "probe",
+    "reaches",
+    "trace_structure",
+]

@@ -9,6 +9,7 @@ import torch
 
 from neuraldbg.capture.objective.checks import Check, all_checks
 from neuraldbg.capture.objective.checks.detached import DetachedTerm
+from neuraldbg.capture.objective.checks.labels import LabelGap
 from neuraldbg.capture.objective.graph import Structure, nodes_above, structure_of
 from neuraldbg.capture.objective.losses import objective_of
 from neuraldbg.capture.objective.tape import record
@@ -80,6 +81,11 @@ class ObjectiveAudit:
         except Exception as error:  # noqa: BLE001 - an audit must never stop a run
             self._note(f"the audit of the loss failed at step {step}: {error!r}")
             return []
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether the steps to come should be audited too, because labels are being counted."""
+        return any(isinstance(check, LabelGap) and check.is_pending for check in self._checks)
 
     def stepped(self, parameters: AbstractSet[int]) -> None:
         """Tell which parameters an optimizer stepped, by `id()`, after their audited loss."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -309,3 +310,13 @@ def trace_structure(
     """
     tape = record(loss, layer_nodes, limit=limit)
     return None if tape is None else structure_of(tape)
+
+
+def reaches(loss: Any, parameters: AbstractSet[int]) -> bool:
+    """Return whether the graph behind `loss` ends at one of these tensors, given by `id()`."""
+    tape = record(loss, {})
+    return tape is not None and any(
+        id(node.variable) in parameters
+        for node, name in zip(tape.nodes, tape.names, strict=True)
+        if name == "AccumulateGrad"
+    )

@@ -26,6 +26,8 @@ FALL = 0.6
 """Late spread over early: it must have been lost, not be the way of the task (values of states)."""
 ONE_DIRECTION = 1.5
 """Participation ratio of the centred outputs: what still varies lies along one line."""
+MOST = 0.5
+"""Share of a layer's units that must be silent before they can be to blame. Heuristic: half."""
 POLICIES = frozenset({"log_probability", "soft_cross_entropy"})
 """Losses of policies and teachers, whose scores may well become alike."""
 
@@ -72,8 +74,16 @@ def assess(view: CaseView) -> Assessment | None:
         onset_range=(view.label(0), step),
         evidence=view.events(types=["representation_collapse"]),
         chain=(link(layer.path, step, "outputs of different samples become one vector"),),
-        explains=frozenset({"labels_unrelated_to_inputs", "unknown", "lr_too_high"}),
+        explains=_explained(view, int(rows[0]) if len(rows) else 0),
     )
+
+
+def _explained(view: CaseView, row: int) -> frozenset[str]:
+    """Units that die after the vectors became one are its consequence, not its cause."""
+    plain = frozenset({"labels_unrelated_to_inputs", "unknown", "lr_too_high"})
+    silent = view.activation(ActivationStat.SILENT_SHARE)[: row + 1]
+    has_died_before = bool((silent > MOST).any())  # NaN, not measured, is no death
+    return plain if has_died_before else plain | {"dying_relu"}
 
 
 def _vanished(view: CaseView, path: str) -> bool:

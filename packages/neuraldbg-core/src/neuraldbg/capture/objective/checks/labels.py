@@ -68,6 +68,14 @@ class LabelGap:
                 output=view.layer_of(term.feed) or "",
             )
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether an id is missing so far: every batch counts now, or a late class is missed."""
+        return any(
+            key not in self._told and self._gap(counts) is not None
+            for key, counts in self._counts.items()
+        )
+
     def _confidence(self, counts: list[int], gap: int) -> float:
         """Higher where the other classes are about equally frequent, and for the last column."""
         is_balanced = min(n for n in counts if n) * len(counts) > 0.5 * sum(counts)
