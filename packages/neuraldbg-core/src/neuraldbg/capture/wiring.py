@@ -235,6 +235,7 @@ class Wiring:
             yield Observation(
                 "foreign_optimizer_parameters",
                 label,
+                layer=self._replaced_by(stale),
                 figures={
                     "stale": float(len(stale)),
                     "same_shape": float(alike),
@@ -245,6 +246,19 @@ class Wiring:
                     "optimizer": type(optimizer).__name__,
                 },
             )
+
+    def _replaced_by(self, stale: Sequence[torch.Tensor]) -> str | None:
+        """Return the one layer that stands where the held tensors stood; None where all do."""
+        if not self._ever_owned.any():
+            return None
+        names = [
+            info.layer
+            for row, (info, tensor) in enumerate(
+                zip(self.survey.parameters, self.survey.tensors, strict=True)
+            )
+            if not self._ever_owned[row] and tensor.requires_grad
+        ]
+        return names[0] if names and len(names) <= 2 * len(stale) else None
 
     def _frozen(self, label: int) -> Iterator[Observation]:
         """Parameters that do not require gradients and were not declared frozen."""

@@ -84,6 +84,26 @@ def _unstable(view: CaseView) -> bool:
     return view.is_failing
 
 
+AFTER_RESUME = 6
+"""Steps after moments began anew within which the loss must answer. Heuristic: Adam's first steps
+are its largest, since both moments start at zero."""
+RESUME_LEAP = 3.0
+"""Loss over its level of the 20 steps before. Heuristic: far outside a batch's noise."""
+
+
+def _leapt(view: CaseView) -> bool:
+    """For moments that start at zero: the loss leaps where they do, or the run ends poor."""
+    curve = view.curve
+    for note in view.observations.get("fresh_moments", ()):
+        at = int(np.searchsorted(curve.steps, note.step))
+        before = curve.level(at - 20, at)
+        after = curve.values[at : at + AFTER_RESUME]
+        after = after[np.isfinite(after)]
+        if at >= 20 and len(after) and float(after.max()) > RESUME_LEAP * before > 0:
+            return True
+    return view.is_failing
+
+
 @dataclass(frozen=True)
 class Known:
     """How one kind of observation is read."""
@@ -146,7 +166,7 @@ KINDS: dict[str, Known] = {
         "resume_without_optimizer_state",
         WIRING,
         "trained weights meet an optimizer whose moments start at zero",
-        _unstable,
+        _leapt,
         0.6,
     ),
     "inplace_skip": Known(

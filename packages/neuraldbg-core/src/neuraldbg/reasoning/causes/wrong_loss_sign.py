@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 def assess(view: CaseView) -> Assessment | None:
     """Look for a loss that runs to minus infinity while outputs grow."""
     curve = view.curve
+    if _climbs(view):
+        return _told(
+            view,
+            0.85,
+            f"the optimizer maximises (maximize=True) a loss that went from "
+            f"{figure(curve.start)} to {figure(curve.end)}",
+        )
     if not curve or not curve.is_signed or len(view.run.models) > 1 or len(curve) < 20:
         return None
     middle = curve.level(len(curve) // 2 - 5, len(curve) // 2 + 5)
@@ -33,15 +40,31 @@ def assess(view: CaseView) -> Assessment | None:
     )
     if not runaway or not (grown > 5 or floored):
         return None
+    return _told(
+        view,
+        0.6 + 0.25 * floored,
+        f"the loss fell from {figure(curve.start)} to {figure(curve.end)}, faster and faster, "
+        f"while outputs grew by {figure(grown)}",
+    )
+
+
+def _climbs(view: CaseView) -> bool:
+    """Whether an optimizer is told to maximise what is a loss, and the loss did not come down.
+
+    Maximising a reward or a likelihood is meant: there the recorded value grows and stays no loss.
+    """
+    is_told = any(bool(o.options.get("maximize")) for o in view.run.optimizers)
+    return is_told and bool(view.curve) and view.objective.is_supervised and view.is_failing
+
+
+def _told(view: CaseView, confidence: float, what: str) -> Assessment:
     step = view.label(0)
     return Assessment(
         cause="wrong_loss_sign",
         failure=FailureType.OBJECTIVE_MISMATCH,
-        confidence=0.6 + 0.25 * floored,
+        confidence=confidence,
         description=(
-            f"Wrong loss sign from step {step}: the loss fell from {figure(curve.start)} to "
-            f"{figure(curve.end)}, faster and faster, while outputs grew by {figure(grown)}: the "
-            "run climbs where it should descend."
+            f"Wrong loss sign from step {step}: {what}: the run climbs where it should descend."
         ),
         onset=step,
         onset_range=(step, step),
