@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 from neuraldbg.capture.objective import ObjectiveAudit, Structure, probe, trace_structure
+from neuraldbg.capture.outputs import Outputs
 from neuraldbg.capture.recurrent import Memory
-from neuraldbg.capture.taps import PRE_ACTIVATION, Board, Outputs
+from neuraldbg.capture.taps import PRE_ACTIVATION, Board
 from neuraldbg.schema.facts import Observation
 from neuraldbg.schema.run import LayerInfo, LayerRole
 
