@@ -45,6 +45,8 @@ logger = logging.getLogger("neuraldbg")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+BLIND_AFTER = 2
+"""Ordinal of the step at which a compiled model without a single activation is told."""
 UNSTEPPED_BACKWARDS = 64
 """Backwards without any optimizer step after which backwards count as steps. Heuristic: more
 than any usual accumulation."""
@@ -466,6 +468,7 @@ class Recorder:
         start = thread_time()
         step = merge(group)
         step.observations += self._findings(step, is_interrupted=is_interrupted)
+        self._warn_if_blind(step)
         if self.audit.is_due_structure:
             self._learn_structure()
         self.run = self._run()
@@ -496,6 +499,23 @@ class Recorder:
                 found += self.ledger.unstepped(label, first)
         return found + wires.inspect(first, self.ordinal, step.parameter)
 
+    def _warn(self, sentence: str) -> None:
+        """Say once, in the log and in the trace, what of the run cannot be watched."""
+        logger.warning(sentence)
+        warnings = (*self.run.warnings, sentence)
+        self.run = self.run.model_copy(update={"warnings": warnings})
+
+    def _warn_if_blind(self, step: Segment) -> None:
+        """Code that was compiled before the session opened never calls hooks put on it later."""
+        if self.ordinal == BLIND_AFTER and self.board.is_compiled and step.activation is not None:
+            calls = step.activation[:, ActivationStat.CALLS]
+            if len(calls) and not calls.any():
+                self._warn(
+                    "the model was compiled and called before the session opened, so its "
+                    "activations are not seen: open the session first, or call "
+                    "torch._dynamo.reset() before it"
+                )
+
     def _run(self) -> RunInfo:
         if self.board.problems:
             rows = self.board.problems
@@ -503,9 +523,7 @@ class Recorder:
             count = f"{len(rows)} layers" if len(rows) > 1 else "1 layer"
             sentence = f"{count} not measured any more ({paths}): {next(iter(rows.values()))}"
             self.board.problems = {}
-            logger.warning(sentence)
-            warnings = (*self.run.warnings, sentence)
-            self.run = self.run.model_copy(update={"warnings": warnings})
+            self._warn(sentence)
         if len(self.run.optimizers) == len(self.optimizers.infos) and len(self.run.inputs) == len(
             self.inputs.infos
         ):
