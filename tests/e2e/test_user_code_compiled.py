@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from neuraldbg import NeuralDbg
 from neuraldbg.schema.facts import ActivationStat
 
 N = 25
@@ -137,3 +138,20 @@ def test_layers_compiled_one_by_one(unharmed, ledger):
 
     dbg = unharmed(program, 12)
     assert calls(dbg, "2") == [1] * 12
+
+
+@pytest.mark.usefixtures("_compiler")
+def test_a_model_compiled_and_called_before_the_session_is_told():
+    torch._dynamo.reset()
+    model = Compilable()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    fast = torch.compile(model, backend="eager")
+    fast(batch()[0])
+    with NeuralDbg(fast) as dbg:
+        for _ in range(12):
+            x, y = batch()
+            update(F.mse_loss(fast(x), y), optimizer)
+    torch._dynamo.reset()
+    assert dbg.trace.step_count == 12
+    (warning,) = dbg.trace.run.warnings
+    assert "compiled and called before" in warning

@@ -360,21 +360,3 @@ def test_training_on_another_thread_is_followed():
         thread.join()
     assert dbg.trace.step_count == N
     assert column(dbg, "backwards") == [1] * N
-
-
-def test_a_model_compiled_and_called_before_the_session_is_told():
-    torch._dynamo.reset()
-    model, optimizer = linear()
-    fast = torch.compile(model, backend="eager")
-    fast(torch.randn(8, 4))
-    with NeuralDbg(fast) as dbg:
-        for _ in range(N):
-            loss = batch_loss(fast)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            dbg.record_loss(loss)
-    torch._dynamo.reset()
-    assert dbg.trace.step_count == N
-    (warning,) = dbg.trace.run.warnings
-    assert "compiled and called before" in warning
