@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import sample
-from neuraldbg.capture.taps import tensors_in
+from neuraldbg.capture.taps import is_plain, tensors_in
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.run import InputInfo
 
@@ -81,15 +81,13 @@ class InputBoard:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        return [value] if _is_plain(value) and value.dtype is not torch.bool else []
-    return [t for t in tensors_in(value) if _is_plain(t)]
+        return [value] if _is_measurable(value) and value.dtype is not torch.bool else []
+    return [t for t in tensors_in(value) if _is_measurable(t)]
 
 
-def _is_plain(t: torch.Tensor) -> bool:
+def _is_measurable(t: torch.Tensor) -> bool:
     """Whether the tensor is dense, real, not empty, and has data at all."""
-    if t.is_nested or t.is_meta or t.layout is not torch.strided or t.is_complex():
-        return False
-    return t.numel() > 0
+    return is_plain(t) and not t.is_complex() and t.numel() > 0
 
 
 def measure(tensor: torch.Tensor, *, deep: bool) -> np.ndarray:

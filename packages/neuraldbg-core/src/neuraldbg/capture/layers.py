@@ -84,10 +84,6 @@ class Survey:
     containers: list[tuple[str, weakref.ref[nn.Module]]]
     """Modules that are not tapped (they only route), with their paths."""
 
-    def row_of(self) -> dict[int, int]:
-        """Map `id(parameter)` to its row."""
-        return {id(tensor): row for row, tensor in enumerate(self.tensors)}
-
 
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the user's own module behind compile, DataParallel and DDP wrappers."""

@@ -117,9 +117,8 @@ class Recorder:
         self._group: list[Segment] = []
         self._now = Segment()
         self._is_sparse = False
-        self._losses_seen = 0
         self._is_stepless = False
-        self._scaled: dict[str, Any] = {"scale": 1.0, "is_scaled": False, "stage": ""}
+        self._scaled: dict[str, Any] = {"scale": 1.0, "is_scaled": False}
         self._handles: list[Any] = []
         self._last_end = perf_counter()
         self._pending: list[float] = []
@@ -388,7 +387,6 @@ class Recorder:
     def record_loss(self, value: float, name: str, tensor: torch.Tensor | None) -> None:
         """Attach a loss to the step that is open, or has just been made."""
         self._now.losses.setdefault(name, []).append(value)
-        self._losses_seen += 1
         if not math.isfinite(value):
             self._observe(self.microscope.examine_loss(value, tensor))
         if self._is_stepless:

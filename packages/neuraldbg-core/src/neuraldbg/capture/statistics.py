@@ -56,7 +56,6 @@ class Reducer:
         self._is_rectifier = np.zeros(layers, dtype=bool)
         self._is_softmax = np.zeros(layers, dtype=bool)
         self._silence = torch.zeros((layers, sample.UNITS), device=board.figures.device)
-        self._last = np.full((layers, len(ActivationStat)), np.nan, dtype=np.float32)
 
     def configure(self, layers: Sequence[LayerInfo]) -> None:
         """Learn each layer's activation function (known once the first step was audited)."""

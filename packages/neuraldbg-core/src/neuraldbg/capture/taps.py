@@ -245,7 +245,7 @@ class Tap:
 
     def _eager(self, args: Any, output: Any) -> None:
         tensor = first_tensor(output)
-        if tensor is None or not _is_plain(tensor):
+        if tensor is None or not is_plain(tensor):
             return
         board = self.board
         if board.is_recording_nodes:
@@ -255,7 +255,7 @@ class Tap:
         if not board.is_on:
             return
         source = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        if source is not None and not _is_plain(source):
+        if source is not None and not is_plain(source):
             source = None
         t = _local(tensor.detach())
         if t.is_complex() or t.device != self.row.device:
@@ -321,7 +321,8 @@ class Tap:
         return NOTHING
 
 
-def _is_plain(t: torch.Tensor) -> bool:
+def is_plain(t: torch.Tensor) -> bool:
+    """Whether a tensor is dense and has data at all."""
     return t.layout is torch.strided and not t.is_nested and not t.is_meta
 
 

@@ -73,9 +73,8 @@ class Wiring:
         self, optimizer: torch.optim.Optimizer, owned: OwnedParameters, label: int, ordinal: int
     ) -> list[Observation]:
         """A new optimizer steps for the first time; says so where it replaces one in mid-run."""
-        rows = set(owned.rows)
         replaced = any(
-            old() is not optimizer and rows & {self._row(t) for t in tensors}
+            old() is not optimizer and owned.ids & {id(t) for t in tensors}
             for old, tensors in self._optimizers
         )
         self._optimizers.append((weakref.ref(optimizer), list(owned.tensors)))
@@ -98,9 +97,6 @@ class Wiring:
         """A step closed in a run in which no optimizer of watched parameters ever stepped."""
         self._unstepped += 1
         return self._new(list(self._stale(label))) if self._unstepped == ABSENT_STEPS else []
-
-    def _row(self, tensor: torch.Tensor) -> int:
-        return next((i for i, t in enumerate(self.survey.tensors) if t is tensor), -1)
 
     def inspect(self, label: int, ordinal: int, values: np.ndarray | None) -> list[Observation]:
         """Look at a closed step; what is found acts since the first step.
@@ -145,14 +141,7 @@ class Wiring:
 
     def _unregistered(self, label: int) -> Iterator[Observation]:
         """Modules kept in plain containers whose parameters got a gradient and no optimizer."""
-        owned = {id(t) for _, tensors in self._optimizers for t in tensors}
-        owned |= {
-            id(p)
-            for ref, _ in self._optimizers
-            if (optimizer := ref()) is not None
-            for group in optimizer.param_groups
-            for p in group["params"]
-        }
+        owned = self._held() | {id(t) for _, tensors in self._optimizers for t in tensors}
         groups: dict[str, list[nn.Parameter]] = {}
         for path, parameter in self._hidden:
             if parameter.grad is not None and id(parameter) not in owned:
@@ -171,13 +160,14 @@ class Wiring:
         """Trainable parameters that get gradients and that no optimizer has ever stepped."""
         if not self._ever_owned.any():
             return
+        held = self._held()
         layers: dict[str, list[str]] = {}
         for row, (info, tensor) in enumerate(
             zip(self.survey.parameters, self.survey.tensors, strict=True)
         ):
             if self._ever_owned[row] or not tensor.requires_grad or info.is_declared_frozen:
                 continue
-            if self._is_owned_by_any(tensor):
+            if id(tensor) in held:
                 continue
             layers.setdefault(info.layer, []).append(info.name)
         for layer, names in layers.items():
@@ -209,14 +199,15 @@ class Wiring:
             if info.name in names
         )
 
-    def _is_owned_by_any(self, tensor: torch.Tensor) -> bool:
-        return any(
-            p is tensor
+    def _held(self) -> set[int]:
+        """`id()` of every tensor in the groups of the optimizers that stepped and still live."""
+        return {
+            id(p)
             for ref, _ in self._optimizers
             if (optimizer := ref()) is not None
             for group in optimizer.param_groups
             for p in group["params"]
-        )
+        }
 
     def _stale(self, label: int) -> Iterator[Observation]:
         """Optimizers that hold tensors which get no gradient and belong to no watched model."""
