@@ -12,6 +12,7 @@ nox.options.sessions = ["lint", "imports", "types", "tests-core", "tests-engine"
 ROOT = Path(__file__).parent
 CORE = "packages/neuraldbg-core"
 ENGINE = "packages/neuraldbg-engine"
+PUBLIC = "neuraldbg==1.3.2"  # what stands on PyPI, measured beside ours
 
 
 def install(session: nox.Session, *groups: str, packages: tuple[str, ...] = (CORE, ENGINE)) -> None:
@@ -106,15 +107,36 @@ def example(session: nox.Session) -> None:
     session.run("pytest", "examples/plugin", *session.posargs)
 
 
-@nox.session
-def bench(session: nox.Session) -> None:
-    """Measure what watching costs: every benchmarks/bench_*.py, or those named."""
-    install(session, "test")
-    scripts = session.posargs or sorted(str(p) for p in Path("benchmarks").glob("bench_*.py"))
-    if not scripts:
-        session.error("no benchmarks/bench_*.py to run")
-    for script in scripts:
-        session.run("python", script)
+def public_release(session: nox.Session) -> str:
+    """Make an environment of its own for the published release; return its interpreter."""
+    folder = Path(session.create_tmp()).resolve() / "public"
+    python = str(folder / "bin" / "python")
+    if not folder.exists():
+        session.run("python", "-m", "venv", str(folder))
+        pip = (python, "-m", "pip", "install", "--quiet")
+        session.run(*pip, "--upgrade", "pip>=25.1", external=True)
+        session.run(*pip, "--group", "torch", "numpy", PUBLIC, external=True)
+    return python
+
+
+@nox.session(name="bench-accuracy")
+def bench_accuracy(session: nox.Session) -> None:
+    """Score what NeuralDBG says of the zoo's faulty programs, and the published release too."""
+    install(session, "bench")
+    script = "benchmarks/bench_accuracy.py"
+    session.run("python", script, "--save", *session.posargs)
+    session.run("python", script, "--save", "--public", public_release(session), *session.posargs)
+    session.run("python", "benchmarks/report.py")
+
+
+@nox.session(name="bench-quiet")
+def bench_quiet(session: nox.Session) -> None:
+    """Count the false alarms on healthy programs and fixed twins, the published release's too."""
+    install(session, "bench")
+    script = "benchmarks/bench_quiet.py"
+    session.run("python", script, "--save", *session.posargs)
+    session.run("python", script, "--save", "--public", public_release(session), *session.posargs)
+    session.run("python", "benchmarks/report.py")
 
 
 NO_ENGINE = """

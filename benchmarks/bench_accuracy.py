@@ -1,184 +1,173 @@
 # SPDX-License-Identifier: MIT
-"""What NeuralDBG says of programs with known truth: faulty, fixed and healthy.
+"""What NeuralDBG says of programs with known truth: detection, type, cause, layer, step.
 
-    python benchmarks/bench_accuracy.py [PROGRAM_OR_FOLDER ...] [--jobs 2] [--json OUT] [--healthy]
+    python benchmarks/bench_accuracy.py [PROGRAM_OR_FOLDER ...] [--jobs 2] [--save] [--twins]
+    python benchmarks/bench_accuracy.py --public PYTHON --save
 
-Each program is one module with `TRUTH`, `train(watch, fixed=False, seed=0)` and `harmed(result)`;
-see benchmarks/zoo/README.md. Two halves, by a hash of the program's name, are shown apart: rules
-were looked at on the `tuned` half only; `held out` was scored and not looked into.
+Each faulty program runs once; what was recorded is explained twice, by core alone and with the
+engine. `scoring.py` says what each column means. Two halves, by a hash of the program's name, are
+shown apart: rules were looked at on the `tuned` half only; `held out` was scored and not looked
+into. `--twins` runs the fixed forms and the healthy programs too and adds the column `quiet`
+(bench_quiet.py measures it alone). `--public` scores the published neuraldbg 1.x instead, under
+an interpreter that has it.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import hashlib
-import importlib.util
-import io
 import json
-import multiprocessing
 import sys
 import time
-import traceback
-import warnings
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-COLUMNS = ("detected", "type", "cause@1", "cause@3", "layer", "step", "quiet")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import record
+import runner
+import scoring
+
+EDITIONS = ("engine", "core", "public")
+SHOWN = 3
+"""Answers of a program that are kept in the results: as many as the scorer looks at."""
 
 
-def half(name: str) -> str:
-    """Return `tuned` or `held out` for a program's name, always the same."""
-    return "tuned" if hashlib.sha256(name.encode()).digest()[0] % 2 else "held out"
+def arguments(description: str) -> argparse.ArgumentParser:
+    """Return the options that bench_accuracy.py and bench_quiet.py share."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paths", nargs="*")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write the rows here, whatever else is done")
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
+    parser.add_argument("--half", choices=["tuned", "held out"])
+    parser.add_argument("--public", metavar="PYTHON", help="interpreter with neuraldbg 1.x")
+    parser.add_argument("--quiet-lines", action="store_true", help="print the totals only")
+    return parser
 
 
-def load(path: str) -> Any:
-    """Import a program from its file."""
-    spec = importlib.util.spec_from_file_location(f"zoo_{Path(path).stem}", path)
-    if spec is None or spec.loader is None:
-        message = f"cannot import {path!r}"
-        raise ImportError(message)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def named(args: argparse.Namespace) -> list[str]:
+    """Return the programs that the arguments name: all of the zoo where they name none."""
+    import programs_of
+
+    names: list[str] = programs_of.expand(args.paths)
+    return [n for n in names if args.half in {None, scoring.half(family(n))}]
 
 
-def watch_one(path: str, *, fixed: bool, seed: int = 0) -> dict[str, Any]:
-    """Run a program under NeuralDBG and return its answers, most probable first."""
-    import torch
-
-    from neuraldbg import NeuralDbg
-
-    torch.set_num_threads(1)
-    program, seen, error = load(path), [], ""
-
-    def watch(model: Any, **options: Any) -> NeuralDbg:
-        seen.append(NeuralDbg(model, **options))
-        return seen[-1]
-
-    start = time.perf_counter()
-    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            program.train(watch, seed=seed, **({"fixed": True} if fixed else {}))
-        except Exception:  # noqa: BLE001 - the program's own failure is part of the truth
-            error = traceback.format_exc(limit=-2)
-    says = [
-        {
-            "failure_type": str(h.failure_type),
-            "cause": h.cause,
-            "layer": h.layer,
-            "onset": h.onset,
-            "confidence": h.confidence,
-            "says": str(h),
-        }
-        for session in seen
-        for h in session.explain_failure()
-    ]
-    says.sort(key=lambda h: -h["confidence"])
-    problems = [w for session in seen for w in session.trace.run.warnings]
-    seconds = time.perf_counter() - start
-    return {"error": error, "says": says, "seconds": seconds, "problems": problems}
+def family(name: str) -> str:
+    """Return the stem of a program's file, whatever fault or operator is named with it."""
+    return Path(Path(name.partition("::")[0]).name.rpartition("@")[2]).stem
 
 
-def judge(path: str) -> dict[str, Any]:
-    """Return one row: which columns a program got right."""
-    truth = load(path).TRUTH
-    row: dict[str, Any] = {"program": Path(path).stem, "half": half(Path(path).stem)}
-    faulty = watch_one(path, fixed=False)
-    row["problems"] = faulty["problems"]
-    if not truth["causes"]:
-        return row | {"quiet": not faulty["says"], "said": faulty}
-    said = faulty["says"]
-    right = [h for h in said[:3] if h["cause"] in truth["causes"]]
-    row["causes"] = truth["causes"]
-    row["detected"] = bool(said)
-    row["type"] = bool(said) and said[0]["failure_type"] in truth["failures"]
-    row["cause@1"] = bool(said) and said[0]["cause"] in truth["causes"]
-    row["cause@3"] = bool(right)
-    if truth["layers"]:
-        row["layer"] = bool(right) and right[0]["layer"] in truth["layers"]
-    if truth["onset"] is not None:
-        first, last = truth["onset"]
-        onset = right[0]["onset"] if right else None
-        row["step"] = onset is not None and first - 1 <= onset <= last + 1
-    fixed = watch_one(path, fixed=True)
-    row["problems"] += fixed["problems"]
-    row["quiet"] = not fixed["says"]
-    row["said"], row["said_fixed"] = faulty, fixed
+def tool(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what `run_all` needs to know of the tool that the arguments name."""
+    if not args.public:
+        return {"tool": "ours"}
+    # Not resolved: the interpreter of an environment is a link to one that lacks its packages.
+    return {"tool": "public", "python": str(Path(args.public).absolute())}
+
+
+def judged(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its half and, for each edition, its marks and its first answers."""
+    row["half"] = scoring.half(row.get("family", row["program"]))
+    row["said"] = {e: len(said) for e, said in row.get("answers", {}).items()}
+    if row["form"] == "faulty":
+        row["marks"] = {e: scoring.marks(row["truth"], a) for e, a in row["answers"].items()}
+    else:
+        row["marks"] = {e: {"quiet": not said} for e, said in row["answers"].items()}
+    row["answers"] = {e: said[:SHOWN] for e, said in row["answers"].items()}
+    row["truth"].pop("layers")  # read by the scorer above; long, and in the program's file
     return row
 
 
-def attempt(path: str) -> dict[str, Any]:
-    """Judge a program; a crash of ours is a row of its own."""
-    try:
-        return judge(path)
-    except Exception:  # noqa: BLE001 - shown in the table
-        crash = {"error": traceback.format_exc(), "says": []}
-        return {
-            "program": Path(path).stem,
-            "half": half(Path(path).stem),
-            "said": crash,
-            "quiet": False,
-        }
-
-
-def totals(rows: list[dict[str, Any]]) -> str:
-    """Return `column right/counted` for every column."""
-    parts = []
-    for column in COLUMNS:
-        counted = [row[column] for row in rows if column in row]
-        parts.append(f"{column} {sum(counted)}/{len(counted)}")
-    return "  ".join(parts)
-
-
 def show(row: dict[str, Any]) -> None:
-    """Print one program's line."""
-    marks = " ".join(f"{c}={'y' if row[c] else 'NO'}" for c in COLUMNS if c in row)
-    print(f"{row['program']:38s} {','.join(row.get('causes', ['(healthy)']))[:44]:44s} {marks}")
-    wrong = [c for c in COLUMNS if c in row and not row[c]]
-    if wrong:
-        for key in ("said", "said_fixed"):
-            for h in row.get(key, {}).get("says", [])[:3]:
-                what = f"{h['confidence']:.2f} {h['failure_type']}/{h['cause']}"
-                print(f"      {key[5:] or 'run'}: {what} {h['layer']!r} @{h['onset']}")
-        error = row["said"]["error"].strip().splitlines()
-        if error:
-            print(f"      raised: {error[-1][:150]}")
+    """Print one program's line, and under it what an edition said where it was wrong."""
+    cause = ",".join(row["truth"]["causes"]) if row["form"] == "faulty" else f"({row['form']})"
+    print(f"{row['program'][:44]:44s} {cause[:44]:44s} {row['cpu_s']:5.1f} s {row['raised']}")
+    for edition, marks in row["marks"].items():
+        wrong = [c for c, right in marks.items() if not right and c not in scoring.CAUSELESS]
+        if wrong:
+            print(f"   {edition:6s} NO: {' '.join(wrong)}")
+            for h in row["answers"][edition]:
+                what = f"{h['failure_type']}/{h['cause']} {h['layer']!r} @{h['onset']}"
+                print(f"          {h['confidence']:.2f} {what}")
     for problem in row.get("problems", []):
-        print(f"      PROBLEM: {problem[:200]}")
+        print(f"   PROBLEM: {problem[:200]}")
     sys.stdout.flush()
+
+
+def run(args: argparse.Namespace, names: list[str], forms: tuple[str, ...]) -> dict[str, Any]:
+    """Run the programs, print as they come, and return what a measurement holds."""
+    start = time.monotonic()
+    jobs = [f"{form}:{Path(n).resolve()}" for n in names for form in forms]
+    rows, skipped, crashed = [], {}, []
+    for row in runner.run_all(jobs=jobs, workers=args.jobs, **tool(args)):
+        if row.get("crashed"):
+            crashed.append({"program": row["program"], "form": row["form"]})
+            print(f"{row['program']}: its process ended or hung", flush=True)
+        elif "skipped" in row:
+            if row["skipped"] != "healthy":
+                skipped[row["program"]] = row["skipped"]
+        else:
+            rows.append(judged(row))
+            if not args.quiet_lines:
+                show(row)
+    rows.sort(key=lambda row: (row["program"], row["form"]))
+    wall = round(time.monotonic() - start)
+    return {
+        "rows": rows,
+        "skipped": skipped,
+        "crashed": crashed,
+        "wall_s": wall,
+        "jobs": args.jobs,
+    }
+
+
+def totals(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    """Print `column right/counted`, by edition and half."""
+    for edition in EDITIONS:
+        for part in ("tuned", "held out", "all"):
+            picked = [
+                row["marks"][edition]
+                for row in rows
+                if edition in row["marks"] and part in {row["half"], "all"}
+            ]
+            if picked:
+                found = scoring.counts(picked, columns)
+                line = "  ".join(f"{c} {right}/{of}" for c, (right, of) in found.items())
+                print(f"{edition:6s} {part:8s} {line}")
+
+
+def version_of(python: str | None) -> dict[str, str]:
+    """Return the version of the published release under an interpreter, for the record."""
+    if python is None:
+        return {}
+    import subprocess
+
+    ask = "from importlib.metadata import version; print(version('neuraldbg'))"
+    answer = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True)
+    return {"neuraldbg (public)": answer.stdout.strip()}
 
 
 def main() -> None:
     """Score programs and print the table, by half and in all."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paths", nargs="*", default=[str(HERE / "zoo" / "programs")])
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--half", choices=["tuned", "held out"])
-    parser.add_argument("--healthy", action="store_true", help="only programs without a fault")
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--twins", action="store_true", help="fixed and healthy programs too")
     args = parser.parse_args()
-    files: list[str] = []
-    for path in map(Path, args.paths):
-        files += [str(p) for p in sorted(path.glob("[a-z]*.py"))] if path.is_dir() else [str(path)]
-    files = [f for f in files if Path(f).name != "harness.py"]
-    if args.half:
-        files = [f for f in files if half(Path(f).stem) == args.half]
-    if args.healthy:
-        files = [f for f in files if Path(f).stem.startswith("healthy")]
-    rows = []
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(args.jobs, maxtasksperchild=8) as pool:
-        for row in pool.imap_unordered(attempt, files):
-            rows.append(row)
-            show(row)
+    forms = ("faulty", "fixed") if args.twins else ("faulty",)
+    data = run(args, named(args), forms)
     if args.json:
-        args.json.write_text(json.dumps(rows, default=str))
-    for part in ("tuned", "held out"):
-        print(f"{part:9s} {totals([r for r in rows if r['half'] == part])}")
-    print(f"{'all':9s} {totals(rows)}")
+        args.json.write_text(json.dumps(data["rows"], default=str), encoding="utf-8")
+    if args.save:
+        data["rows"] = [row for row in data["rows"] if row["form"] == "faulty"]
+        command = "python benchmarks/bench_accuracy.py --save"
+        name = "accuracy-public" if args.public else "accuracy"
+        command += " --public PYTHON" if args.public else ""
+        record.save(name, command, data, **version_of(args.public))
+    columns = (*scoring.COLUMNS, *scoring.CAUSELESS) if args.public else scoring.COLUMNS
+    totals(data["rows"], (*columns, "quiet"))
+    print(f"{data['wall_s']} s with {args.jobs} jobs; {len(data['crashed'])} crashed")
 
 
 if __name__ == "__main__":

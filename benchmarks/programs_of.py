@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""The zoo's programs by name, and the architecture of each."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "zoo"))
+
+try:
+    from pairs import expand, load
+except ModuleNotFoundError:  # the zoo's own list of names and pairs is not there yet
+    from plain_programs import expand, load
+
+__all__ = ["architecture", "expand", "load", "text_of"]
+
+
+@functools.cache
+def _table() -> dict[str, str]:
+    text = (HERE / "zoo" / "architectures.toml").read_text(encoding="utf-8")
+    return {name: kind for kind, names in tomllib.loads(text).items() for name in names}
+
+
+def architecture(name: str) -> str:
+    """Return a program's architecture: its file's ARCHITECTURE, or the table's; `other` without."""
+    declared = _constant(name, "ARCHITECTURE")
+    return str(declared) if declared else _table().get(_path(name).stem, "other")
+
+
+def _path(name: str) -> Path:
+    path = Path(name.partition("::")[0].rpartition("@")[2])
+    return path if path.is_file() else HERE / "zoo" / "programs" / path.name
+
+
+def _constant(name: str, wanted: str) -> Any:
+    path = _path(name)
+    if not path.is_file():
+        return None
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == wanted for target in node.targets
+        ):
+            return ast.literal_eval(node.value)
+    return None
+
+
+def text_of(name: str) -> str:
+    """Return a program's docstring: what the user does and what they see."""
+    return ast.get_docstring(ast.parse(_path(name).read_text(encoding="utf-8"))) or ""

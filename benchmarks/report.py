@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""Write docs/benchmarks.md and README's measured figures from benchmarks/results/.
+
+    python benchmarks/report.py [--check]
+
+No figure on these pages is written by hand. `--check` writes nothing and exits with 1 where a page
+is not what the committed results give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import record
+from report_accuracy import accuracy, quietness, time_to_explain
+from tables import paragraphs, table
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
+MEASUREMENTS = ("accuracy", "quiet", "accuracy-public", "quiet-public", "overhead")
+
+INTRODUCTION = """\
+What NeuralDBG gets right, when it is wrongly loud, and what it costs.
+`python benchmarks/report.py` writes this page from the files in `benchmarks/results/`, and a test
+compares the two.
+`nox -s bench-accuracy`, `nox -s bench-quiet` and `nox -s bench-overhead` measure again from a clean
+checkout.
+The programs stand in `benchmarks/zoo/`.
+"""
+
+
+def provenance(documents: list[dict[str, Any]]) -> str:
+    """Return what made each measurement: command, day, versions, machine."""
+    lines = []
+    for document in documents:
+        versions = ", ".join(f"{n} {v}" for n, v in sorted(document["versions"].items()))
+        kind = document["machine"]
+        where = (
+            f"{kind['processor']}, {kind['cores']} cores, {kind['memory_gib']} GiB, "
+            f"{kind['system']}, Python {kind['python']}"
+        )
+        lines.append((f"`{document['command']}`", document["date"], versions, where))
+    return table(("command", "date", "versions", "machine"), lines)
+
+
+def page(found: dict[str, dict[str, Any]]) -> str:
+    """Return docs/benchmarks.md: the sections whose measurements exist."""
+    parts = [
+        "# Benchmarks",
+        "<!-- Written by `python benchmarks/report.py`; do not edit. -->",
+        INTRODUCTION,
+    ]
+    if "accuracy" in found:
+        parts.append(accuracy(found["accuracy"], found.get("accuracy-public")))
+    if "quiet" in found:
+        parts.append(quietness(found["quiet"], found.get("quiet-public")))
+    if "accuracy" in found:
+        parts += ["## Time to explain", time_to_explain(found["accuracy"])]
+    parts += ["## How it was measured", provenance(list(found.values()))]
+    return paragraphs(*parts)
+
+
+def readme(text: str, found: dict[str, dict[str, Any]]) -> str:
+    """Return README with what stands between each pair of markers written anew."""
+    for name, block in _blocks(found).items():
+        pattern = rf"(?s)(<!-- {name}: [^\n]*-->\n).*?(<!-- end of {name} -->)"
+        if not re.search(pattern, text):
+            message = f"README.md has no markers for {name!r}"
+            raise ValueError(message)
+        text = re.sub(pattern, lambda m, b=block: f"{m[1]}\n{b}\n{m[2]}", text)
+    return text
+
+
+def _blocks(found: dict[str, dict[str, Any]]) -> dict[str, str]:
+    blocks = {}
+    if "accuracy" in found and "quiet" in found:
+        blocks["accuracy"] = _accuracy_block(found["accuracy"], found["quiet"])
+    return blocks
+
+
+def _accuracy_block(accurate: dict[str, Any], quiet: dict[str, Any]) -> str:
+    from report_accuracy import EDITION
+    from scoring import COLUMNS, counts
+    from tables import share
+
+    rows, lines = accurate["data"]["rows"], []
+    for edition in ("engine", "core"):
+        for part in ("tuned", "held out"):
+            picked = [r["marks"][edition] for r in rows if r["half"] == part]
+            cells = [share(*pair) for pair in counts(picked, COLUMNS).values()]
+            learning = [r for r in quiet["data"]["rows"] if r["half"] == part]
+            loud = sum(r["said"][edition] > 0 for r in learning)
+            lines.append((EDITION[edition], part, *cells, f"{loud} of {len(learning)}"))
+    return table(("edition", "half", *COLUMNS, "false alarms on runs that learn"), lines)
+
+
+def main() -> int:
+    """Write or compare the pages; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    loaded = {name: record.load(name) for name in MEASUREMENTS}
+    found = {name: document for name, document in loaded.items() if document is not None}
+    wanted = {PAGE: page(found), README: readme(README.read_text(encoding="utf-8"), found)}
+    stale = []
+    for path, text in wanted.items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            stale.append(path)
+            if not args.check:
+                path.write_text(text, encoding="utf-8")
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} {'is stale' if args.check else 'written'}")
+    return int(args.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
