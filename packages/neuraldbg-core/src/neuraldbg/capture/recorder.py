@@ -1,136 +1,33 @@
 # SPDX-License-Identifier: MIT
-"""The recorder of one run: hears the training loop, measures, and closes one record per step.
-
-A record closes lazily, at the first activity after its optimizer stepped, so that a loss recorded
-after the step still belongs to it. See `segment` for loops with several optimizers.
-"""
+"""The recorder of one run: hears the training loop and has everything measured when it is due."""
 
 from __future__ import annotations
 
-import functools
-import logging
 import math
-import threading
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from neuraldbg.capture import gradients, layers, wiring
-from neuraldbg.capture.audit import Audit
-from neuraldbg.capture.budget import Budget
-from neuraldbg.capture.cleared import Sentinels
-from neuraldbg.capture.gradients import ParameterBoard
-from neuraldbg.capture.inputs import InputBoard
-from neuraldbg.capture.ledger import Ledger
-from neuraldbg.capture.microscope import Microscope
+from neuraldbg.capture import gradients, wiring
+from neuraldbg.capture.closing import Steps
+from neuraldbg.capture.containment import contained
 from neuraldbg.capture.objective import reaches
-from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.roots import RootBegan, RootEnded
-from neuraldbg.capture.segment import Segment, merge
-from neuraldbg.capture.statistics import Reducer
 from neuraldbg.capture.switchboard import SWITCHBOARD
-from neuraldbg.capture.taps import Board, Tap
-from neuraldbg.schema.facts import ActivationStat
+from neuraldbg.capture.taps import Tap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from neuraldbg.schema.facts import Observation, StepFacts
-    from neuraldbg.schema.run import RunInfo
-    from neuraldbg.settings import Settings
-
-logger = logging.getLogger("neuraldbg")
-
-P = ParamSpec("P")
-R = TypeVar("R")
-BLIND_AFTER = 2
-"""Ordinal of the step at which a compiled model without a single activation is told."""
 UNSTEPPED_BACKWARDS = 64
 """Backwards without any optimizer step after which backwards count as steps. Heuristic: more
 than any usual accumulation."""
 
 
-def contained(
-    method: Callable[Concatenate[Recorder, P], R],
-) -> Callable[Concatenate[Recorder, P], R | None]:
-    """Keep every failure inside: report it, switch the recorder off, never raise into training."""
-
-    @functools.wraps(method)
-    def guarded(self: Recorder, *args: P.args, **kwargs: P.kwargs) -> R | None:
-        if self.is_off or self.microscope.is_examining:
-            return None
-        try:
-            return method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - promise 4: nothing of ours breaks training
-            self.is_off = True
-            self.board.is_on = False
-            self.on_failure(method.__name__, error)
-            return None
-
-    return cast("Callable[Concatenate[Recorder, P], R | None]", guarded)
-
-
-class Recorder:
-    """Implements `switchboard.Listener`; owns the boards; hands `StepFacts` to `on_step`."""
-
-    def __init__(
-        self,
-        models: Mapping[str, nn.Module],
-        settings: Settings,
-        run: RunInfo,
-        on_step: Callable[[StepFacts], bool],
-        on_failure: Callable[[str, Exception], None],
-    ) -> None:
-        self.thread = threading.get_ident()
-        self.settings = settings
-        self.roots = dict(models)
-        """The modules as the user calls them: wrappers of compile, DDP and the like included."""
-        self.models = {name: layers.unwrap(model) for name, model in models.items()}
-        self.survey = layers.survey(self.models, settings.frozen)
-        self.on_step, self.on_failure = on_step, on_failure
-        self.is_off = False
-        device = next((t.device for t in self.survey.tensors), torch.device("cpu"))
-        self.board = Board(len(self.survey.layers), device)
-        self.board.on_activity = self.activity
-        self.reducer = Reducer(self.board)
-        self.parameters = ParameterBoard(self.survey.tensors)
-        self.inputs = InputBoard()
-        self.sentinels = Sentinels(self.survey.tensors)
-        self.microscope = Microscope(self.models, sync=settings.sync)
-        self.audit = Audit(self.models, self.survey, self.board, self.microscope)
-        self.budget = Budget(settings.overhead)
-        self.ledger = Ledger()
-        self._first_label: int | None = None
-        self.run = run.model_copy(
-            update={
-                "layers": tuple(layer.info for layer in self.survey.layers),
-                "parameters": tuple(self.survey.parameters),
-            }
-        )
-        self.wiring = wiring.Wiring(self.models, self.survey, settings)
-        self.optimizers = Optimizers(self.survey, self.parameters, self.wiring)
-        self.reducer.configure(self.run.layers)
-        self.ordinal = 0
-        self.label = 0
-        self._group: list[Segment] = []
-        self._now = Segment()
-        self._is_sparse = False
-        self._is_stepless = False
-        self._scaled: dict[str, Any] = {"scale": 1.0, "is_scaled": False}
-        self._handles: list[Any] = []
-        self._last_end = perf_counter()
-        self._pending: list[float] = []
-        self._has_reached = False
-        self._is_clipping = False
-        self._finite_gradient = True
-        self.board.is_compiled = any(
-            isinstance(getattr(module, "_orig_mod", None), nn.Module)
-            or getattr(module, "_compiled_call_impl", None) is not None
-            for model in models.values()
-            for module in model.modules()
-        )
+class Recorder(Steps):
+    """Implements `switchboard.Listener`: turns what the loop does into notes on the open step."""
 
     # -- attach and detach ------------------------------------------------------------------
 
@@ -163,19 +60,6 @@ class Recorder:
         self.microscope.close()
 
     # -- forward ----------------------------------------------------------------------------
-
-    @contained
-    def activity(self) -> None:
-        """Training work begins: close the step before it where it is over."""
-        if not self._now.is_done:
-            self.board.is_awaiting = False
-            return
-        has_loss = bool(self._now.losses or any(s.losses for s in self._group))
-        if has_loss or self._is_sparse:
-            self.close()
-        else:
-            self._group.append(self._seal())
-        self.board.is_awaiting = False
 
     @contained
     def forward_began(
@@ -408,144 +292,6 @@ class Recorder:
     def examine_exception(self, error: BaseException) -> None:
         """The user's code raised inside the block."""
         self._observe(self.microscope.examine_exception(error))
-
-    # -- closing ----------------------------------------------------------------------------
-
-    def _observe(self, found: Sequence[Observation] | None) -> None:
-        if found:
-            self._now.observations += found
-
-    def _close_unstepped(self) -> None:
-        """Gradients were cleared without a step: what came before them was a step of its own."""
-        if self._now.backwards:
-            later = Segment(forwards=1, batch_size=self._now.batch_size, losses={}, metrics={})
-            self._now.forwards = max(0, self._now.forwards - 1)
-            self._emit([*self._group, self._seal()])
-            self._group, self._now = [], later
-            self._is_stepless = True
-
-    def _seal(self) -> Segment:
-        """Fill the arrays of the open segment and start a new one."""
-        sealed = self._now
-        if sealed.activation is None:
-            self._fill(sealed)
-        self.microscope.end_step()
-        self._now = Segment()
-        return sealed
-
-    def _fill(self, segment: Segment) -> None:
-        """Give a segment its arrays and clear the boards."""
-        start = thread_time()
-        is_deep = self.parameters.is_deep
-        segment.is_sampled = self.board.is_on
-        segment.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
-        segment.parameter = self.parameters.values.copy()
-        segment.inputs = self.inputs.values()
-        segment.optimizer = self.optimizers.take()
-        if self.board.is_compiled and not segment.forwards:
-            calls = segment.activation[:, ActivationStat.CALLS]
-            segment.forwards = int(calls[calls > 0].min(initial=calls.max(initial=0)))
-        if not segment.backwards and (segment.activation[:, ActivationStat.NONFINITE] == 1).any():
-            segment.observations += self.microscope.examine_forwards()
-        self.parameters.clear()
-        self.inputs.clear()
-        self.budget.spend(self.board.seconds + thread_time() - start)
-        self.board.clear()
-
-    @contained
-    def close(self) -> None:
-        """Emit the open step."""
-        group = [*self._group, self._seal()]
-        self._group = []
-        self._emit(group)
-
-    def _emit(self, group: list[Segment], *, is_interrupted: bool = False) -> None:
-        group = [s for s in group if not s.is_empty]
-        if not group:
-            return
-        start = thread_time()
-        step = merge(group)
-        step.observations += self._findings(step, is_interrupted=is_interrupted)
-        self._warn_if_blind(step)
-        if self.audit.is_due_structure:
-            self._learn_structure()
-        self.run = self._run()
-        seconds = perf_counter() - self._last_end
-        facts = step.freeze(self.run, self.label, seconds, is_interrupted=is_interrupted)
-        self.label += 1
-        self.ordinal += 1
-        has_event = self.on_step(facts)
-        self.audit.next_step(self.ordinal, alarm=bool(has_event))
-        self.budget.spend(thread_time() - start)
-        end = perf_counter()
-        self.board.is_on = self.budget.next_step(end - self._last_end, alarm=bool(has_event))
-        is_deep = self.budget.is_deep
-        self.parameters.is_sampling = self.board.is_on
-        self.parameters.is_deep = self.inputs.is_deep = is_deep
-        self._last_end = end
-
-    def _findings(self, step: Segment, *, is_interrupted: bool) -> list[Observation]:
-        """What a closed step shows of the loop, the wiring and the objective."""
-        label, wires = self.label, self.wiring
-        self._first_label = first = label if self._first_label is None else self._first_label
-        wires.checkpointed |= {self.survey.layers[i].info.path for i in self.board.checkpointed}
-        found = self.audit.settle(label)
-        found += self.ledger.inspect(label, step, optimizers=len(self.optimizers.infos))
-        if not self.optimizers and step.backwards and not is_interrupted:
-            found += wires.unstepped(first)
-            if not wires.has_foreign:
-                found += self.ledger.unstepped(label, first)
-        return found + wires.inspect(first, self.ordinal, step.parameter)
-
-    def _warn(self, sentence: str) -> None:
-        """Say once, in the log and in the trace, what of the run cannot be watched."""
-        logger.warning(sentence)
-        warnings = (*self.run.warnings, sentence)
-        self.run = self.run.model_copy(update={"warnings": warnings})
-
-    def _warn_if_blind(self, step: Segment) -> None:
-        """Code that was compiled before the session opened never calls hooks put on it later."""
-        if self.ordinal == BLIND_AFTER and self.board.is_compiled and step.activation is not None:
-            calls = step.activation[:, ActivationStat.CALLS]
-            if len(calls) and not calls.any():
-                self._warn(
-                    "the model was compiled and called before the session opened, so its "
-                    "activations are not seen: open the session first, or call "
-                    "torch._dynamo.reset() before it"
-                )
-
-    def _run(self) -> RunInfo:
-        if self.board.problems:
-            rows = self.board.problems
-            paths = ", ".join(repr(self.run.layers[row].path) for row in sorted(rows)[:8])
-            count = f"{len(rows)} layers" if len(rows) > 1 else "1 layer"
-            sentence = f"{count} not measured any more ({paths}): {next(iter(rows.values()))}"
-            self.board.problems = {}
-            self._warn(sentence)
-        if len(self.run.optimizers) == len(self.optimizers.infos) and len(self.run.inputs) == len(
-            self.inputs.infos
-        ):
-            return self.run
-        return self.run.model_copy(
-            update={"optimizers": tuple(self.optimizers.infos), "inputs": tuple(self.inputs.infos)}
-        )
-
-    def _learn_structure(self) -> None:
-        learned = self.audit.describe(self.run.layers)
-        self.run = self.run.model_copy(update={"layers": learned})
-        self.reducer.configure(learned)
-
-    @contained
-    def finish(self, *, has_error: bool = False) -> None:
-        """Close the last step, whole or interrupted, with what only the end shows."""
-        self._observe(self.wiring.finish(self._first_label or 0, self.ordinal))
-        last = self._seal()
-        is_whole = last.is_done or bool(self._group)
-        has_trained = last.is_done or last.backwards or last.losses or last.observations
-        if has_error or has_trained:  # else: a last forward to look at results
-            self._group.append(last)
-        group, self._group = self._group, []
-        self._emit(group, is_interrupted=not is_whole)
 
 
 def _batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

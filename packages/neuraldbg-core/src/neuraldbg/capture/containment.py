@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""Promise 4 in one decorator: what fails inside is reported, switched off, and never raised."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.closing import Steps
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="Steps")
+
+
+def contained(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[S, P], R | None]:
+    """Keep every failure inside: report it, switch the recorder off, never raise into training."""
+
+    @functools.wraps(method)
+    def guarded(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        if self.is_off or self.microscope.is_examining:
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - promise 4: nothing of ours breaks training
+            self.is_off = True
+            self.board.is_on = False
+            self.on_failure(method.__name__, error)
+            return None
+
+    return cast("Callable[Concatenate[S, P], R | None]", guarded)
