@@ -25,6 +25,7 @@ import neuraldbg.inquiry
 import neuraldbg.session
 from neuraldbg import FailureType, NeuralDbg
 from neuraldbg.capture import (
+    closing,
     recorder,
     roots,
     taps,
@@ -146,7 +147,7 @@ def test_a_hook_left_is_noticed():
 @pytest.fixture
 def _never_thinned(monkeypatch):
     """Whatever the machine does besides, the taps run on every step."""
-    monkeypatch.setattr(recorder.Budget, "next_step", lambda *_, **__: True)
+    monkeypatch.setattr(closing.Budget, "next_step", lambda *_, **__: True)
 
 
 SYNCS = ("item", "tolist", "numpy", "cpu", "__float__", "__bool__", "__int__", "__index__")
