@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["Case", "Entry", "Finding", "all_findings", "registered"]
 
 GROUPS = (
+    "structure",
     "loss",
+    "curves",
+    "schedule",
     "updates",
     "gradients",
     "activations",
+    "data",
     "ledger",
+    "numerics",
+    "collapse",
+    "optimizer",
+    "observed",
     "specialists",
 )
 """Files of this package; findings stand in this order, then in that of their file."""

@@ -6,23 +6,178 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.reasoning.rank import assess_all
-from neuraldbg.reasoning.view import CaseView
+from neuraldbg.reasoning.view import EARLY, CaseView, quiet
+from neuraldbg.schema.run import LayerRole
+from neuraldbg_engine.timeline import Change, Onset, change_point
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.cause import Assessment
+    from neuraldbg.schema.facts import ActivationStat, InputStat, ParameterStat
     from neuraldbg.trace import Trace
+
+    Array = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 
 class Case:
-    """A trace, core's view of it, and what core's own specialists say."""
+    """A trace, core's view of it, and what core's own specialists say.
+
+    Arrays are `[T, ...]`, one row per recorded step; NaN: not measured. They are shared: read only.
+    """
 
     def __init__(self, trace: Trace) -> None:
         """Wrap a trace, live or loaded. Nothing is read before it is asked for."""
         self.trace = trace
         self.view = CaseView(trace)
+        self._kept: dict[tuple[str, int, str], Array] = {}
 
     @cached_property
     def assessments(self) -> tuple[Assessment, ...]:
         """What every one of core's specialists had to say, before they are weighed."""
         return tuple(assess_all(self.view))
+
+    # -- arrays ------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """Recorded rows: `T`."""
+        return len(self.view.steps)
+
+    def activation(self, stat: ActivationStat) -> Array:
+        """Return one figure of the layers' outputs, `[T, L]`."""
+        return self._keep("activation", int(stat), "")
+
+    def parameter(self, stat: ParameterStat) -> Array:
+        """Return one figure of the parameters, `[T, P]`."""
+        return self._keep("parameter", int(stat), "")
+
+    def inputs(self, stat: InputStat) -> Array:
+        """Return one figure of the inputs, `[T, I]`."""
+        return self._keep("inputs", int(stat), "")
+
+    def early(self, block: str, stat: int) -> Array:
+        """Return the level of a figure in the first measured rows, `[L]`, `[P]` or `[I]`."""
+        return self._keep(block, int(stat), "early")
+
+    def late(self, block: str, stat: int) -> Array:
+        """Return the level of a figure in the last tenth of the measured rows."""
+        return self._keep(block, int(stat), "late")
+
+    def _keep(self, block: str, stat: int, part: str) -> Array:
+        key = block, stat, part
+        if key not in self._kept:
+            if part:
+                pick = self.view.early if part == "early" else self.view.late
+                values = pick(self._keep(block, stat, ""))
+            else:
+                values = getattr(self.view, block)(stat)
+            values.flags.writeable = False
+            self._kept[key] = values
+        return self._kept[key]
+
+    @cached_property
+    def worked(self) -> Flags:
+        """`[T]`: whether a backward ran within the step."""
+        return np.asarray(self.view.ledger("backwards") > 0, dtype=np.bool_)
+
+    # -- gradients by layer ------------------------------------------------------------------
+
+    @cached_property
+    def chain(self) -> tuple[str, ...]:
+        """Executed layers with a trainable matrix, in order; norms and embeddings left out."""
+        return tuple(x.path for x in self.view.flow.weighted if x.role is not LayerRole.EMBEDDING)
+
+    @cached_property
+    def layer_gradient(self) -> Array:
+        """Gradient RMS of the layers of `chain`, the largest of their matrices, `[T, W]`."""
+        rows = [self.view.flow.matrices[path] for path in self.chain]
+        if not rows:
+            return np.full((self.rows, 0), np.nan)
+        firsts = np.cumsum([0, *map(len, rows)])[:-1]
+        flat = self.view.gradient_rms[:, [row for group in rows for row in group]]
+        return np.asarray(np.fmax.reduceat(flat, firsts, axis=1))
+
+    @cached_property
+    def early_gradient(self) -> Array:
+        """Level of `layer_gradient` in the first measured rows, `[W]`."""
+        return self.view.early(self.layer_gradient)
+
+    @cached_property
+    def late_gradient(self) -> Array:
+        """Level of `layer_gradient` in the last tenth of the measured rows, `[W]`."""
+        return self.view.late(self.layer_gradient)
+
+    # -- when --------------------------------------------------------------------------------
+
+    @cached_property
+    def stops(self) -> NDArray[np.int64]:
+        """Label of the last step of each row, `[T]`: the row's own where it is exact."""
+        return np.asarray(self.trace.facts.stops, dtype=np.int64)
+
+    def at(self, row: int) -> Onset:
+        """Return the onset of what happened in a row: exact, or anywhere in a decimated one."""
+        return Onset.within(int(self.view.steps[row]), int(self.stops[row]))
+
+    def since(self, flags: Flags, measured: Flags | None = None) -> Onset | None:
+        """Return the onset of the first row that is flagged; None where none is.
+
+        Args:
+            flags: `[T]`.
+            measured: `[T]`, rows that could have been flagged; rows before the first flagged one
+                that were not measured may hold the onset too. None: all.
+        """
+        rows = np.flatnonzero(flags)
+        if not len(rows):
+            return None
+        row = int(rows[0])
+        first = int(self.view.steps[row])
+        if measured is not None:
+            known = np.flatnonzero(measured[:row])
+            first = int(self.stops[known[-1]]) + 1 if len(known) else int(self.view.steps[0])
+        return Onset.within(min(first, int(self.stops[row])), int(self.stops[row]))
+
+    def change(self, values: Array, *, direction: int = 0, floor: float = 0.0) -> Change | None:
+        """Return the posterior of a lasting change in a figure over the rows, `[T]`."""
+        return change_point(values, self.view.steps, self.stops, direction=direction, floor=floor)
+
+    @cached_property
+    def start(self) -> Onset:
+        """The first step: for what was so from the beginning."""
+        return Onset.exact(self.view.label(0))
+
+    @cached_property
+    def is_short(self) -> bool:
+        """Whether too few steps were recorded for levels early and late to be two things."""
+        return self.rows < 4 * EARLY
+
+
+def logs(values: Array) -> Array:
+    """Return logarithms; NaN where a value is not positive or not finite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.log(values)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def middle(values: Array) -> float:
+    """Return the median of what is finite; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else float("nan")
+
+
+def largest(values: Array) -> tuple[int, float]:
+    """Return (place, value) of the largest number that is not NaN; (-1, NaN) where none is."""
+    if not values.size or np.isnan(values).all():
+        return -1, float("nan")
+    place = int(np.nanargmax(values))
+    return place, float(values[place])
+
+
+def ratio(over: Array, under: Array) -> Array:
+    """Return over / under, NaN where that is no number."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return quiet(np.divide, over, np.where(under == 0, np.nan, under))

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: LicenseRef-Proprietary
+"""What capture saw by itself: one finding for each kind of its observations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.reasoning.causes.observed import CONFIRMED_WITHIN, KINDS, UNSURE
+from neuraldbg_engine.findings.finding import Graded, Look, finding, graded
+from neuraldbg_engine.timeline import Onset
+
+if TYPE_CHECKING:
+    from neuraldbg.schema.facts import Observation
+    from neuraldbg_engine.findings.case import Case
+
+PREFIX = "observed."
+OBJECTIVE = "what the audit of the loss saw; its own confidence"
+WIRING = "what capture saw of the model and the loop; its own confidence"
+AUDITED = frozenset(
+    {
+        "probabilities_into_cross_entropy",
+        "probabilities_into_logits_loss",
+        "scores_into_probability_loss",
+        "broadcast_loss",
+        "softmax_dim",
+        "target_out_of_range",
+        "label_gap",
+        "padding_dominates",
+        "sum_reduction",
+        "detached_term",
+        "constant_term",
+        "degenerate_targets",
+        "negative_term",
+        "temperature",
+        "inplace_skip",
+        "sample_leak",
+        "future_leak",
+    }
+)
+"""Kinds of the audit of the loss: unavailable where it saw no loss."""
+
+
+def _onset(note: Observation, start: int) -> Onset:
+    """Return since when: what capture confirms over the first steps holds from the start."""
+    if note.step <= CONFIRMED_WITHIN:
+        return Onset.within(start, max(note.step, start), start)
+    return Onset.exact(note.step)
+
+
+def _look(kind: str, prior: float) -> Look:
+    def look(case: Case) -> Graded | None:
+        view = case.view
+        if not case.rows or (kind in AUDITED and not case.trace.observations):
+            return None
+        notes = view.observations.get(kind, [])
+        if not notes:
+            return graded(0.0)
+        best = max(
+            notes,
+            key=lambda n: (
+                n.figures.get("confidence", prior),
+                -n.step,
+                -view.flow.place.get(n.layer or "", 0),
+            ),
+        )
+        sure = float(best.figures.get("confidence", prior))
+        words = ", ".join(f"{k} {v}" for k, v in best.words.items() if len(v) < 60)
+        return graded(
+            sure,
+            f"{kind.replace('_', ' ')}{': ' + words if words else ''}",
+            best.layer,
+            _onset(best, view.label(0)),
+            confidence=sure,
+            places=len(notes),
+        )
+
+    return look
+
+
+for _kind, _known in KINDS.items():
+    finding(
+        PREFIX + _kind,
+        OBJECTIVE if _kind in AUDITED else WIRING,
+        meaning=f"Capture saw: {_known.sentence.format(where='a layer')}.",
+    )(_look(_kind, max(_known.prior, UNSURE)))
