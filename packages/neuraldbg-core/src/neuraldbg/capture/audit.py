@@ -51,7 +51,7 @@ class Audit:
         self._next = 0
         self._gap = SPARSE_EVERY
         self._is_due = True
-        self._is_probed = False
+        self._is_probed = self._is_half_told = False
         self._forward: tuple[str, nn.Module, tuple[Any, ...], dict[str, Any], Any] | None = None
         self._batch = 0
 
@@ -64,6 +64,7 @@ class Audit:
         """Remove those hooks and drop what is held."""
         self._outputs.detach()
         self.memory.detach()
+        self.objective.custom.close()
         self._forward = None
 
     def forward_began(
@@ -99,6 +100,7 @@ class Audit:
                 self.is_due_structure = True
         self.memory.before_backward(self.board.nodes)
         modules = {path: module for path, ref in self._modules if (module := ref()) is not None}
+        found += self._custom(label)
         audited = self.objective.observe(label, loss, self._outputs.nodes, self._batch, modules)
         # The graph of `x = relu(x); x + f(x)` is that of the fault; the version counter of the
         # container's input tells them apart.
@@ -116,10 +118,27 @@ class Audit:
         """Say what is only known once the optimizers of the step have stepped."""
         if not self._is_due:
             return []
-        found = self._recurrent(label)
+        found = [*self._recurrent(label), *self._half(label)]
         if self.is_due_structure:
             found += self._structure_observation(label)
         return found
+
+    def _custom(self, label: int) -> list[Observation]:
+        """Test the custom functions that noted their arguments in this step's forward."""
+        self.microscope.is_examining = True
+        try:
+            return self.objective.custom.test(label)
+        finally:
+            self.microscope.is_examining = False
+
+    def _half(self, label: int) -> list[Observation]:
+        """Say once that layers compute in float16, whose smallest gradient is 6e-8."""
+        half = self._outputs.half
+        if not half or self._is_half_told:
+            return []
+        self._is_half_told = True
+        figures = {"modules": float(len(half))}
+        return [Observation("float16_outputs", label, layer=next(iter(half)), figures=figures)]
 
     def _recurrent(self, label: int) -> list[Observation]:
         """Measure the recurrent layers, with our own hooks deaf to the extra passes."""
@@ -151,6 +170,8 @@ class Audit:
         """A step was closed: decide whether the next one is audited."""
         self._forward = None
         self._outputs.clear()
+        if self._is_due and not self.board.is_compiled:
+            self.objective.custom.arm()
         is_counting = ordinal <= SPARSE_EVERY and self.objective.is_counting
         if ordinal < DENSE_STEPS or is_counting:
             self._is_due = True

@@ -38,6 +38,9 @@ class Sentinels:
         self._had: list[tuple[int, int] | None] = [None] * len(self.parameters)
         self.was_dropped = False
         """Whether gradients of a backward were gone at the next one with no step between."""
+        self._is_suspect = False
+        """Whether zeros were found at a step: from then on it is looked whether backward made them,
+        as it does where half precision has no smaller numbers."""
 
     def before_backward(self) -> None:
         """Forget stale gradients that have been cleared; remember the others' versions."""
@@ -59,7 +62,8 @@ class Sentinels:
             if now is None or now == self._marks[i]:
                 continue
             has_changed = True
-            self._had[i] = now
+            if not self._is_suspect or _is_nonzero(parameter.grad):
+                self._had[i] = now
             if self._states[i] is _State.STALE:
                 self._states[i] = _State.DIRTY
         return has_changed
@@ -69,15 +73,17 @@ class Sentinels:
         mine = [i for i, p in enumerate(self.parameters) if id(p) in owned]
         dirty = any(self._states[i] is _State.DIRTY for i in mine)
         had = [i for i in mine if self._had[i] is not None]
-        gone = bool(had) and all(
-            self.parameters[i].grad is None
-            or (
-                _mark(self.parameters[i].grad) != self._had[i]
-                and not _is_nonzero(self.parameters[i].grad)
-            )
-            for i in had
-        )
+        gone = bool(had) and all(self._is_gone(i) for i in had)
+        if gone and not self._is_suspect and any(self.parameters[i].grad is not None for i in had):
+            self._is_suspect, gone = True, False
         return dirty, gone
+
+    def _is_gone(self, i: int) -> bool:
+        """Whether a gradient that a backward wrote is None, or was written again and is all 0."""
+        gradient = self.parameters[i].grad
+        if gradient is None:
+            return True
+        return _mark(gradient) != self._had[i] and not _is_nonzero(gradient)
 
     def after_step(self, owned: AbstractSet[int]) -> None:
         """The optimizer has used these gradients."""

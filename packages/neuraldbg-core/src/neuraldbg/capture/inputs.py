@@ -21,8 +21,9 @@ LIMIT = 8
 class InputBoard:
     """Figures of the tensors that entered the models within one step.
 
-    Several forwards within a step (accumulation, siamese calls) are combined: extremes and flags
-    over all of them, mean and RMS averaged.
+    Several forwards within a step (accumulation, siamese calls, a discriminator on real and made
+    up samples) are combined: extremes, flags and the spread between samples over all of them, mean
+    and RMS averaged.
     """
 
     def __init__(self) -> None:
@@ -75,6 +76,9 @@ class InputBoard:
             new[InputStat.MIN] = min(old[InputStat.MIN], new[InputStat.MIN])
             for column in (InputStat.MAX, InputStat.NAN, InputStat.INF):
                 new[column] = max(old[column], new[column])
+            new[InputStat.SAMPLE_SPREAD] = np.fmax(
+                old[InputStat.SAMPLE_SPREAD], new[InputStat.SAMPLE_SPREAD]
+            )
         self._values[row] = new
         return not (new[InputStat.NAN] or new[InputStat.INF])
 

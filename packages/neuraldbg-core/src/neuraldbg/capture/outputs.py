@@ -24,6 +24,8 @@ class Outputs:
         self.nodes: dict[str, list[Any]] = {}
         self.changed: set[str] = set()
         """Containers whose own input was changed in place while they ran."""
+        self.half: dict[str, None] = {}
+        """Modules that gave float16 (autocast, or weights of that type), over the whole run."""
         self._entered: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._handles: list[Any] = []
 
@@ -73,6 +75,8 @@ class _OutputHook:
             return
         self.outputs.leave(self.path)
         for tensor in tensors_in(output, limit=4):
+            if tensor.dtype is torch.float16:
+                self.outputs.half.setdefault(self.path)
             if tensor.grad_fn is not None:
                 self.outputs.nodes.setdefault(self.path, []).append(tensor.grad_fn)
 

@@ -135,7 +135,7 @@ def merge(segments: Iterable[Segment]) -> Segment:
         first.is_sampled = first.is_sampled and other.is_sampled
         first.activation = _join_activation(first.activation, other.activation)
         first.parameter = _join_parameter(first.parameter, other.parameter)
-        first.inputs = _join(first.inputs, other.inputs)
+        first.inputs = _join_inputs(first.inputs, other.inputs)
         first.optimizer = _join(first.optimizer, other.optimizer)
     return first
 
@@ -153,6 +153,18 @@ def _join(old: np.ndarray | None, new: np.ndarray | None) -> np.ndarray | None:
     merged[: len(old)] = old
     ours = merged[: len(new)]
     ours[~np.isnan(new)] = new[~np.isnan(new)]
+    return merged
+
+
+def _join_inputs(old: np.ndarray | None, new: np.ndarray | None) -> np.ndarray | None:
+    """Join figures of inputs: extremes, flags and the spread over all segments, later else."""
+    merged = _join(old, new)
+    if merged is None or old is None or new is None:
+        return merged
+    both = min(len(old), len(new))
+    for column in (InputStat.MAX, InputStat.NAN, InputStat.INF, InputStat.SAMPLE_SPREAD):
+        merged[:both, column] = np.fmax(old[:both, column], new[:both, column])
+    merged[:both, InputStat.MIN] = np.fmin(old[:both, InputStat.MIN], new[:both, InputStat.MIN])
     return merged
 
 

@@ -28,6 +28,7 @@ KINDS = frozenset(
         "eval_mode_in_training",
         "train_mode_in_eval",
         "inplace_skip",
+        "custom_gradient",
         "detached_term",
     }
 )

@@ -101,7 +101,7 @@ class InputStat(IntEnum):
     CONSTANT_SHARE = 7
     """Share of features with zero variance over the sampled rows."""
     SAMPLE_SPREAD = 8
-    """Mean standard deviation between samples, divided by RMS."""
+    """Mean standard deviation between samples, divided by RMS; the step's most diverse forward."""
 
 
 class OptimizerStat(IntEnum):

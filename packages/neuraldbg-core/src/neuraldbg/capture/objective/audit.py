@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neuraldbg.capture.custom import CustomFunctions
 from neuraldbg.capture.objective.checks import Check, all_checks
 from neuraldbg.capture.objective.checks.detached import DetachedTerm
 from neuraldbg.capture.objective.checks.labels import LabelGap
@@ -49,6 +50,7 @@ class ObjectiveAudit:
         """Of the first audited loss; those of later losses are merged by `structures`."""
         self.structures: dict[str, Structure] = {}
         """By signature of the loss, at most 8: a GAN has one per optimizer."""
+        self.custom = CustomFunctions()
         self.problems: list[str] = []
         """What failed inside the audit, one sentence each."""
         self._first: dict[str, int] = {}
@@ -124,6 +126,7 @@ class ObjectiveAudit:
             structure = structure_of(tape)
             self.structures[signature] = structure
             self.structure = self.structure or structure
+        self.custom.note(view)
         found: list[Observation] = []
         for check in list(self._checks):
             try:

@@ -98,6 +98,7 @@ def assess(view: CaseView) -> Assessment | None:
 EXPLAINED = frozenset(
     {
         "lr_too_high",
+        "lr_too_low",
         "saturating_activations",
         "dying_relu",
         "deep_without_residual",

@@ -19,6 +19,9 @@ SHORT_PATH = 0.05
 """Sum over the run of update / weight RMS: the most that the weights can have moved, as a share of
 their size. Learning a task from scratch takes moves of order 1."""
 ENOUGH_STEPS = 30
+CUT = 100.0
+"""Gradient norm over the limit of the clipping from which the limit, not the lr, sets the step.
+Heuristic: two orders; usual runs are clipped by less than ten."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -45,6 +48,8 @@ def assess(view: CaseView) -> Assessment | None:
         quiet(np.nanmedian, view.parameter(ParameterStat.GRAD_COSINE)[:, view.matrix_rows])
     )
     confidence = 0.6 + 0.2 * (length < SHORT_PATH / 3) + (0.1 if agree > 0.1 else 0.0)
+    if _is_cut_short(view):
+        confidence *= 0.5
     return Assessment(
         cause="lr_too_low",
         failure=FailureType.OPTIMIZER_INSTABILITY,
@@ -67,6 +72,14 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),
     )
+
+
+def _is_cut_short(view: CaseView) -> bool:
+    """Whether clipping, not the lr, makes the steps so small: gradients are far above its limit."""
+    total, limit = view.ledger("clip_total_norm"), view.ledger("clip_max_norm")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        excess = float(quiet(np.nanmedian, total / limit))
+    return not view.is_adaptive and excess > CUT
 
 
 def _is_zero(view: CaseView) -> bool:

@@ -7,52 +7,115 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.adversary import generator_of
+from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
-from neuraldbg.schema.facts import ActivationStat
+from neuraldbg.reasoning.view import quiet
+from neuraldbg.schema.facts import ActivationStat, InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.run import LayerInfo
+
+    Array = NDArray[np.float64]
 
 SPREAD = 0.06
 FALL = 3.0
 ALIKE = 0.95
+POOR = 0.4
+"""Spread of the generated samples over that of the real ones the discriminator sees. Heuristic:
+healthy generators reach 0.7 to 1.1; one of several modes has a fifth to a third."""
+MORE = 1.8
+"""Spread of what the discriminator is shown over the generator's from which real samples were
+among it. Heuristic: well above the sampling noise of 32 rows."""
+SEEN = 2
+"""Times that real samples must have been seen to be more diverse."""
+ENOUGH = 8
+"""Times that the generator's spread must have been measured."""
+LASTING = 0.9
+AT_START = 0.1
+"""Share of the run in which a generator still finds its scale."""
 
 
 def assess(view: CaseView) -> Assessment | None:
-    """Look at the spread between generated samples, first against last."""
-    generator = generator_of(view)
-    if generator is None:
+    """Look at the spread between generated samples: against the past, and against real ones."""
+    pair = roles(view)
+    if pair is None:
         return None
-    outputs = [x for x in view.flow.executed if x.model == generator]
+    outputs = [x for x in view.flow.executed if x.model == pair[0]]
     if not outputs:
         return None
-    last_layer = outputs[-1]
-    spread = view.activation(ActivationStat.SPREAD)[:, view.flow.row[last_layer.path]]
+    layer = outputs[-1]
+    spread = view.activation(ActivationStat.SPREAD)[:, view.flow.row[layer.path]]
+    return _against_past(view, layer, spread) or _against_real(view, layer, spread, pair[1])
+
+
+def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment | None:
     last = float(view.late(spread))
     most = float(np.nanmax(spread)) if np.isfinite(spread).any() else float("nan")
-    alike = float(
-        view.late(view.activation(ActivationStat.COSINE)[:, view.flow.row[last_layer.path]])
-    )
+    alike = float(view.late(view.activation(ActivationStat.COSINE)[:, view.flow.row[layer.path]]))
     is_one = last < SPREAD and last * FALL < most
     is_one |= alike > ALIKE and last < 3 * SPREAD and last * (FALL + 1) < most
     if not is_one:
         return None
     rows = np.flatnonzero(spread > 2 * SPREAD)
-    step = view.label(int(rows[-1]) + 1) if len(rows) else view.label(0)
+    row = int(rows[-1]) + 1 if len(rows) else 0
+    what = f"differ by {figure(last)} of their size (at most {figure(most)} before)"
+    return _found(view, layer, row, what, 0.8)
+
+
+def _against_real(view: CaseView, layer: LayerInfo, spread: Array, judge: str) -> Assessment | None:
+    """Compare the spread of generated samples with what else the discriminator is shown.
+
+    On steps on which it is shown both, the more diverse of the two is kept: where that is never
+    clearly more than the generator's own, the generator is as diverse as the data.
+    """
+    columns = [i for i, x in enumerate(view.run.inputs) if x.model == judge and "float" in x.dtype]
+    if not columns or len(view.steps) < 2:
+        return None
+    shown = quiet(np.nanmax, view.inputs(InputStat.SAMPLE_SPREAD)[:, columns], axis=1)
+    begun = view.steps >= view.steps[0] + AT_START * (view.steps[-1] - view.steps[0])
+    known = np.isfinite(spread) & begun
+    with np.errstate(invalid="ignore"):
+        real = shown[known & (shown > MORE * spread)]
+    if len(real) < SEEN or known.sum() < ENOUGH:
+        return None
+    data, made = float(np.median(real)), spread[known]
+    late = made[-max(3, len(made) // 3) :]
+    if not (max(float(np.median(made)), float(np.max(late))) < POOR * data):
+        return None
+    what = (
+        f"differ by {figure(float(np.median(late)))} of their size, the real ones that {judge!r} "
+        f"is shown by {figure(data)}"
+    )
+    return _found(view, layer, _onset(spread, POOR * data), what, 0.7)
+
+
+def _onset(spread: Array, level: float) -> int:
+    """Return the first measured row from which on nine in ten rows are below `level`."""
+    rows = np.flatnonzero(np.isfinite(spread))
+    low = spread[rows] < level
+    share = np.cumsum(low[::-1])[::-1] / np.arange(len(low), 0, -1)
+    lasting = rows[low & (share >= LASTING)]
+    return int(lasting[0] if len(lasting) else rows[0])
+
+
+def _found(view: CaseView, layer: LayerInfo, row: int, what: str, confidence: float) -> Assessment:
+    step = view.label(row)
     return Assessment(
         cause="mode_collapse",
         failure=FailureType.REPRESENTATION_COLLAPSE,
-        confidence=0.8,
+        confidence=confidence,
         description=(
-            f"Mode collapse in {named(last_layer.path)} by step {step}: generated samples differ "
-            f"by {figure(last)} of their size (at most {figure(most)} before), whatever the noise."
+            f"Mode collapse in {named(layer.path)} by step {step}: generated samples {what}, "
+            "whatever the noise."
         ),
-        layer=last_layer.path,
+        layer=layer.path,
         onset=step,
         onset_range=(view.label(0), step),
         evidence=view.events(types=["representation_collapse"]),
-        chain=(link(last_layer.path, step, "all noise vectors give one sample"),),
+        chain=(link(layer.path, step, "all noise vectors give (nearly) one sample"),),
         explains=frozenset({"unknown", "discriminator_overpowers"}),
     )

@@ -104,6 +104,20 @@ def _leapt(view: CaseView) -> bool:
     return view.is_failing
 
 
+MISLED = 0.9
+"""Progress from which even a reversed gradient has done no harm."""
+
+
+def _misled(view: CaseView) -> bool:
+    """For a backward that is not its forward's: the run does not learn, or goes backwards.
+
+    Approximate gradients are often meant and work; one that points the other way is none.
+    """
+    notes = view.observations.get("custom_gradient", ())
+    is_reversed = any(note.figures.get("ratio", 1.0) < 0 for note in notes)
+    return not view.curve.learned or (is_reversed and view.curve.progress < MISLED)
+
+
 @dataclass(frozen=True)
 class Known:
     """How one kind of observation is read."""
@@ -254,6 +268,14 @@ KINDS: dict[str, Known] = {
         "wrong_loss_sign",
         OBJECTIVE,
         "an error measure enters the loss with a negative factor, so the run maximises it",
+    ),
+    "custom_gradient": Known(
+        "custom_backward_wrong",
+        WIRING,
+        "the backward of a custom function in {where} disagrees with finite differences of its "
+        "forward",
+        _misled,
+        0.9,
     ),
     "labels_unrelated": Known(
         "labels_unrelated_to_inputs",

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.causes.lr_too_high import is_policy
 from neuraldbg.reasoning.symptoms import output_rms
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
+
+GREW = 0.05
+"""Rise over its start of a value that the run maximises, beyond noise. Heuristic: a twentieth."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -21,7 +25,7 @@ def assess(view: CaseView) -> Assessment | None:
     if _climbs(view):
         return _told(
             view,
-            0.85,
+            0.85 if view.objective.is_supervised else 0.6,
             f"the optimizer maximises (maximize=True) a loss that went from "
             f"{figure(curve.start)} to {figure(curve.end)}",
         )
@@ -51,10 +55,20 @@ def assess(view: CaseView) -> Assessment | None:
 def _climbs(view: CaseView) -> bool:
     """Whether an optimizer is told to maximise what is a loss, and the loss did not come down.
 
-    Maximising a reward or a likelihood is meant: there the recorded value grows and stays no loss.
+    Maximising a reward or a likelihood is meant: there the value is a policy's, or goes below 0.
+    What never falls below 0, is called a loss by the user and grows is an error that is maximised.
     """
-    is_told = any(bool(o.options.get("maximize")) for o in view.run.optimizers)
-    return is_told and bool(view.curve) and view.objective.is_supervised and view.is_failing
+    curve = view.curve
+    if not any(bool(o.options.get("maximize")) for o in view.run.optimizers) or not curve:
+        return False
+    if view.objective.is_supervised:
+        return view.is_failing
+    if is_policy(view) or len(view.run.models) > 1 or "backward" in view.trace.losses:
+        return False
+    first = curve.level(0, max(len(curve) // 10, 3))
+    last = curve.level(2 * len(curve) // 3, len(curve))
+    noise = 3 * curve.noise / np.sqrt(max(len(curve) // 10, 3))
+    return bool(float(np.min(curve.finite)) >= 0 and last - first > max(GREW * first, noise))
 
 
 def _told(view: CaseView, confidence: float, what: str) -> Assessment:

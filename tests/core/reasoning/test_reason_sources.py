@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""Causes told apart from their neighbours by where the symptom came from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neuraldbg.reasoning import reason
+from neuraldbg.schema.facts import (
+    ActivationStat,
+    GradState,
+    InputStat,
+    LedgerFacts,
+    Observation,
+    ParameterStat,
+)
+from neuraldbg.schema.run import (
+    INPUT,
+    InputInfo,
+    LayerInfo,
+    LayerRole,
+    OptimizerInfo,
+    ParameterInfo,
+)
+from neuraldbg.settings import Settings
+from neuraldbg.testing import make_facts, make_run
+from neuraldbg.trace import TraceWriter
+
+STEPS = 120
+
+
+def record(run, *, loss, count=STEPS, **changes):
+    """Return the trace of a run of the given facts, as capture alone leaves it."""
+    writer = TraceWriter(None, run, Settings())
+    rng = np.random.default_rng(0)
+    for step in range(count):
+        value = float(loss(step)) * float(np.exp(0.02 * rng.normal()))
+        now = {k: v(step) if callable(v) else v for k, v in changes.items()}
+        writer.write_step(make_facts(run, step, loss=value, **now))
+    writer.finish()
+    return writer.as_trace()
+
+
+def causes(trace):
+    return [h.cause for h in reason(trace)]
+
+
+def flat(_step):
+    return 1.4
+
+
+def falling(step):
+    return 2 * 0.95**step + 0.05
+
+
+def linear(path, order, *parents, **more):
+    return LayerInfo(
+        path=path, kind="Linear", role=LayerRole.LINEAR, order=order, parents=parents, **more
+    )
+
+
+def matrix(name, shape):
+    return ParameterInfo(
+        name=name,
+        layer=name.rpartition(".")[0],
+        shape=shape,
+        dtype="float32",
+        is_trainable=True,
+        initial_rms=0.3,
+    )
+
+
+def once(note):
+    return lambda step: [note] if step == 0 else []
+
+
+PAIR = make_run(
+    layers=(
+        linear("G.out", 0, INPUT, model="G", units=2, is_output=True),
+        linear("D.out", 1, INPUT, model="D", units=1, is_output=True),
+    ),
+    parameters=(matrix("G.out.weight", (2, 4)), matrix("D.out.weight", (1, 2))),
+    inputs=(InputInfo(name="D:0", model="D", shape=(64, 2), dtype="float32"),),
+    models=("G", "D"),
+)
+
+
+@pytest.mark.parametrize(("made", "real", "is_told"), [(0.25, 0.95, True), (0.8, 0.95, False)])
+def test_generator_with_a_fraction_of_the_spread_of_real_samples_has_collapsed(made, real, is_told):
+    """Real samples are shown on every third step; on the others only generated ones."""
+    trace = record(
+        PAIR,
+        loss=flat,
+        activation={("G.out", ActivationStat.SPREAD): made, ("G.out", ActivationStat.COSINE): 0.5},
+        inputs=lambda step: {("D:0", InputStat.SAMPLE_SPREAD): real if step % 3 == 0 else made},
+    )
+    assert (causes(trace)[:1] == ["mode_collapse"]) is is_told
+
+
+def test_generator_as_diverse_as_all_that_the_discriminator_sees_is_healthy():
+    trace = record(
+        PAIR,
+        loss=flat,
+        activation={("G.out", ActivationStat.SPREAD): 0.3, ("G.out", ActivationStat.COSINE): 0.5},
+        inputs={("D:0", InputStat.SAMPLE_SPREAD): 0.31},
+    )
+    assert causes(trace) == []
+
+
+MAXIMISED = OptimizerInfo(
+    kind="SGD", groups=1, parameters=("a.weight",), options={"maximize": True, "lr": 0.1}
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_told"), [(lambda step: 0.5 + step / 300, True), (lambda step: 0.5, False)]
+)
+def test_unrecognised_loss_that_is_maximised_and_grows_has_the_wrong_sign(loss, is_told):
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (4, 4)),),
+        optimizers=(MAXIMISED,),
+    )
+    assert ("wrong_loss_sign" in causes(record(run, loss=loss))) is is_told
+
+
+def test_schedule_that_capture_found_out_of_range_comes_before_the_nan_it_makes():
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (4, 4)),),
+        inputs=(InputInfo(name=":0", model="", shape=(64, 4), dtype="float32"),),
+    )
+    note = Observation(
+        "nonfinite_input",
+        0,
+        None,
+        {"count": 8.0, "size": 256.0},
+        {
+            "name": ":0",
+            "value": "nan",
+            "argument": "8 nan of 256 values; `kept` has 2 of 20 values outside (0, 1]",
+            "cause": "noise_schedule_invalid",
+        },
+    )
+    trace = record(
+        run,
+        loss=lambda _step: float("nan"),
+        observations=once(note),
+        inputs={(":0", InputStat.NAN): 1.0},
+    )
+    assert causes(trace)[0] == "noise_schedule_invalid"
+    assert "`kept` has 2 of 20 values" in str(reason(trace)[0])
+
+
+def test_float16_layers_with_gradients_of_exact_zero_underflow():
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (4, 4)),),
+        optimizers=(OptimizerInfo(kind="SGD", groups=1, parameters=("a.weight",)),),
+    )
+    note = Observation("float16_outputs", 0, "a", {"modules": 1.0})
+    zero = {("a.weight", ParameterStat.GRAD_STATE): float(GradState.ZERO)}
+    assert causes(record(run, loss=flat, observations=once(note), parameter=zero))[0] == (
+        "half_precision_underflow"
+    )
+    assert "half_precision_underflow" not in causes(record(run, loss=flat, parameter=zero))
+
+
+def small_steps(total):
+    ledger = LedgerFacts(
+        forwards=1, backwards=1, steps=1, clips=1, clip_max_norm=1.0, clip_total_norm=total
+    )
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (4, 4)),),
+        optimizers=(OptimizerInfo(kind="SGD", groups=1, parameters=("a.weight",)),),
+    )
+    return record(
+        run,
+        loss=flat,
+        ledger=ledger,
+        parameter={
+            ("a.weight", ParameterStat.UPDATE_RMS): 1e-6,
+            ("a.weight", ParameterStat.WEIGHT_RMS): 0.3,
+            ("a.weight", ParameterStat.GRAD_NORM): total,
+        },
+    )
+
+
+def test_steps_that_clipping_makes_small_speak_less_of_the_lr():
+    by_lr = {h.cause: h.confidence for h in reason(small_steps(2.0))}
+    by_clip = {h.cause: h.confidence for h in reason(small_steps(1e6))}
+    assert by_clip["lr_too_low"] < by_lr["lr_too_low"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "loss", "is_told"), [(-1.0, flat, True), (2.0, flat, True), (2.0, falling, False)]
+)
+def test_wrong_custom_gradient_counts_where_the_run_does_not_learn(ratio, loss, is_told):
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),), parameters=(matrix("a.weight", (4, 4)),)
+    )
+    figures = {"error": 1.0, "ratio": ratio, "argument": 0.0}
+    words = {"cause": "custom_backward_wrong", "function": "Wave"}
+    note = Observation("custom_gradient", 0, "a", figures, words)
+    trace = record(run, loss=loss, observations=once(note))
+    assert (causes(trace)[:1] == ["custom_backward_wrong"]) is is_told
