@@ -16,7 +16,7 @@ from neuraldbg.report.diagnosis import Diagnosis, first_occurrences, headline
 from neuraldbg.trace import Trace, open_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from os import PathLike
 
     from neuraldbg.schema.events import SemanticEvent
@@ -135,15 +135,15 @@ class Inquiry:
         except ValueError:
             known = [*self._names(), *sorted(layers), *events]
             raise unknown_name("failure, layer or event", name, known) from None
-        for hypothesis in question.answers(self._hypotheses()):
+        answers = question.answers(self._hypotheses())
+        for hypothesis in answers:
             chain = list(hypothesis.causal_chain)
-            shown = [
-                index
-                for index, link in enumerate(chain)
-                if link.event in events and question.is_about(events[link.event])
-            ]
             if chain:
-                return chain[: shown[-1] + 1] if shown else chain
+                return _shown(chain, question, events) or chain
+        for hypothesis in self._hypotheses():
+            shown = _shown(list(hypothesis.causal_chain), question, events)
+            if shown:
+                return shown
         return []
 
     def detect_coupled_failures(self, window: int = 5) -> list[Coupling]:
@@ -241,6 +241,17 @@ class Inquiry:
         if name not in self._answers:
             self._answers[name] = compute()
         return cast("T", self._answers[name])
+
+
+def _shown(
+    chain: list[CausalLink], question: Question, events: Mapping[str, SemanticEvent]
+) -> list[CausalLink]:
+    """Return a chain up to its last link whose event shows what is asked; empty where none does."""
+    for length in range(len(chain), 0, -1):
+        event = events.get(chain[length - 1].event or "")
+        if event is not None and question.is_about(event):
+            return chain[:length]
+    return []
 
 
 def load_trace(path: str | PathLike[str]) -> Inquiry:

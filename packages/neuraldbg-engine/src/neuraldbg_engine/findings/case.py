@@ -11,6 +11,8 @@ import numpy as np
 from neuraldbg.reasoning.rank import assess_all
 from neuraldbg.reasoning.view import EARLY, CaseView, quiet
 from neuraldbg.schema.run import LayerRole
+from neuraldbg_engine.graph import CausalGraph
+from neuraldbg_engine.graph.anomalies import layer_gradient
 from neuraldbg_engine.timeline import Change, Onset, change_point
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ class Case:
     def assessments(self) -> tuple[Assessment, ...]:
         """What every one of core's specialists had to say, before they are weighed."""
         return tuple(assess_all(self.view))
+
+    @cached_property
+    def graph(self) -> CausalGraph:
+        """The causal graph of the run, with what is anomalous in it."""
+        return CausalGraph(self.trace, self.view)
 
     # -- arrays ------------------------------------------------------------------------------
 
@@ -95,12 +102,7 @@ class Case:
     @cached_property
     def layer_gradient(self) -> Array:
         """Gradient RMS of the layers of `chain`, the largest of their matrices, `[T, W]`."""
-        rows = [self.view.flow.matrices[path] for path in self.chain]
-        if not rows:
-            return np.full((self.rows, 0), np.nan)
-        firsts = np.cumsum([0, *map(len, rows)])[:-1]
-        flat = self.view.gradient_rms[:, [row for group in rows for row in group]]
-        return np.asarray(np.fmax.reduceat(flat, firsts, axis=1))
+        return layer_gradient(self.view, self.chain)
 
     @cached_property
     def early_gradient(self) -> Array:

@@ -145,7 +145,8 @@ def finite_gradient_bad_weight(case: Case) -> Graded | None:
     if not top.size or np.isnan(top).all():
         return None
     seen = np.maximum.accumulate(np.isfinite(top), axis=0)
-    bad = ~np.isfinite(top) & seen & (state == GradState.PRESENT)
+    read = np.isinf(top) | ~np.isnan(case.parameter(ParameterStat.WEIGHT_RMS))
+    bad = ~np.isfinite(top) & seen & read & (state == GradState.PRESENT)
     rows = np.flatnonzero(bad.any(axis=1))
     if not len(rows) or np.isinf(case.view.gradient_total[: int(rows[0]) + 1]).any():
         return graded(0.0)
