@@ -77,17 +77,6 @@ def test_entry_point_is_declared_and_loads(group: str, name: str, target: str) -
     assert point.load() is not None
 
 
-def test_engine_answers_none_so_that_core_answers() -> None:
-    import pluggy
-
-    from neuraldbg_engine import plugin
-
-    manager = pluggy.PluginManager("neuraldbg")
-    manager.register(plugin)
-    assert manager.hook.neuraldbg_reason(trace=object()) == []
-    assert manager.hook.neuraldbg_couplings(trace=object(), window=5) == []
-
-
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_every_make_command_of_a_page_is_a_target(page: str) -> None:
     targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))

@@ -235,7 +235,7 @@ ARGUMENTS = {
     "neuraldbg_commands": "register",
     "neuraldbg_run_started": "run",
     "neuraldbg_run_finished": "trace",
-    "neuraldbg_reason": "trace",
+    "neuraldbg_reason": "trace, vocabulary",
     "neuraldbg_couplings": "trace, window",
 }
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from neuraldbg.causes import Cause
+    from neuraldbg.causes import Cause, Vocabulary
     from neuraldbg.detector import Detector
     from neuraldbg.report.reporter import Reporter
     from neuraldbg.schema.events import SemanticEvent
@@ -109,7 +109,7 @@ def neuraldbg_run_finished(trace: Trace) -> None:
 
 
 @hookspec(firstresult=True)
-def neuraldbg_reason(trace: Trace) -> list[CausalHypothesis] | None:
+def neuraldbg_reason(trace: Trace, vocabulary: Vocabulary) -> list[CausalHypothesis] | None:
     """Called when hypotheses are asked for and the trace has grown since; the first result wins.
 
     Plugins are asked before core's heuristics, the last by entry point name first. The same trace
@@ -117,6 +117,7 @@ def neuraldbg_reason(trace: Trace) -> list[CausalHypothesis] | None:
 
     Args:
         trace: Of a finished run or a live one.
+        vocabulary: Causes that may be named: the built-in ones and those of plugins.
 
     Returns:
         Hypotheses, most probable first, `[]` for a healthy run; None leaves the answer to the

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ENGINE = "engine"
+"""Entry point of the distribution `neuraldbg-engine`."""
+WITHOUT_ENGINE = (
+    "explained by rules, each cause by itself; neuraldbg-engine, installed beside, weighs causes "
+    "against one another and says how sure that makes it, by measure"
+)
+
 
 class Inquiry:
     """Answers questions about one trace. Answers are kept until the trace grows.
@@ -43,6 +50,7 @@ class Inquiry:
         self._host = host
         self._answers: dict[str, Any] = {}
         self._grown: tuple[object, ...] = ()
+        self._is_by_rules = False
 
     @property
     def trace(self) -> Trace:
@@ -170,6 +178,7 @@ class Inquiry:
                 tuple(self._hypotheses()),
                 tuple(self.detect_coupled_failures()),
                 self._vocabulary(),
+                note=self._edition(),
             ),
         )
 
@@ -219,9 +228,17 @@ class Inquiry:
     def _hypotheses(self) -> list[CausalHypothesis]:
         def reason() -> list[CausalHypothesis]:
             found = self.host.reason(self.trace)
+            self._is_by_rules = found is None
             return reason_heuristically(self.trace) if found is None else found
 
         return self._kept("hypotheses", reason)
+
+    def _edition(self) -> str:
+        """Return what the engine would add, where core's rules answered for want of it."""
+        self._hypotheses()
+        if not self._is_by_rules or any(each.name == ENGINE for each in self.host.describe()):
+            return ""
+        return WITHOUT_ENGINE
 
     def _vocabulary(self) -> Vocabulary:
         return self._kept("vocabulary", self.host.vocabulary)

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from neuraldbg_engine.causes import Strength
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VERSION = 1
 """Of the data file's layout."""
@@ -47,7 +45,7 @@ class Calibration:
             Strength.WEAK: 0.2,
         }
     )
-    """Share of a cause's probability that a finding of this strength takes when it speaks against."""
+    """Share of a cause's probability that a finding takes when it speaks against the cause."""
     leak: float = 0.02
     """Probability that a finding holds with none of its causes, where it was never counted."""
     leaks_quiet: Mapping[str, float] = field(default_factory=dict)

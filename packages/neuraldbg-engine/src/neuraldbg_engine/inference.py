@@ -16,6 +16,7 @@ The network and its soft evidence follow Pearl, Probabilistic Reasoning in Intel
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from neuraldbg.causes import UNKNOWN
 from neuraldbg_engine.causes.card import OPPOSITE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -118,11 +119,11 @@ def infer(evidence: Evidence, deck: Deck, numbers: Calibration) -> Posterior:
         numbers: Parameters of the model.
     """
     model = Model(evidence, deck, numbers)
-    singles = [(name,) for name in (UNKNOWN, *deck)]
-    scores = {(): model.score(()), **{one: model.score(one) for one in singles}}
-    best = sorted(singles[1:], key=lambda one: (-scores[one], one))[:BEST]
-    for (one,), (two,) in combinations(best, 2):
-        scores[one, two] = model.score((one, two))
+    singles: list[tuple[str, ...]] = [(), *((name,) for name in (UNKNOWN, *deck))]
+    scores = dict(zip(singles, model.scores(singles), strict=True))
+    best = sorted(singles[2:], key=lambda one: (-scores[one], one))[:BEST]
+    pairs = [(*one, *two) for one, two in combinations(best, 2)]
+    scores |= zip(pairs, model.scores(pairs), strict=True)
     return _normalised(scores)
 
 
@@ -142,103 +143,107 @@ def _normalised(scores: Mapping[tuple[str, ...], float]) -> Posterior:
 
 
 class Model:
-    """The network over one run's evidence: scores explanations by their joint log-probability."""
+    """The network over one run's evidence: scores explanations by their joint log-probability.
+
+    Arrays are `[E, C]`, `[C, F]`: `E` explanations, `C` causes in the order of the deck, `F`
+    findings that are available and speak for some cause.
+    """
 
     def __init__(self, evidence: Evidence, deck: Deck, numbers: Calibration) -> None:
-        """Lay out the findings that are available and on some card."""
+        """Lay out the evidence."""
         self.evidence = evidence
         self.deck = deck
         self.numbers = numbers
+        self.column = {name: index for index, name in enumerate(deck)}
         listed = dict.fromkeys(n for c in deck.values() for s in c.speaks_for.values() for n in s)
-        self.names = [name for name in listed if evidence.grade(name) is not None]
-        self.place = {name: index for index, name in enumerate(self.names)}
-        self.grades = np.array([evidence.grade(name) or 0.0 for name in self.names])
-        self._quiet = np.log1p(-_leaks(map(numbers.quiet_leak, self.names)))
-        self._faulty = np.log1p(-_leaks(map(numbers.faulty_leak, self.names)))
-        self._prior = self._priors()
+        names = [name for name in listed if evidence.grade(name) is not None]
+        self.grades = np.array([evidence.grade(name) or 0.0 for name in names])
+        self._quiet = np.log1p(-_leaks(map(numbers.quiet_leak, names)))
+        self._faulty = np.log1p(-_leaks(map(numbers.faulty_leak, names)))
+        self._misses = self._lay_out({name: index for index, name in enumerate(names)})
+        self._own = np.array([self._alone(name, card) for name, card in deck.items()])
 
-    def score(self, explanation: Sequence[str]) -> float:
-        """Return the log-probability of an explanation together with the evidence."""
-        cards = [self.deck[name] for name in explanation if name != UNKNOWN]
-        off = (self._faulty if explanation else self._quiet).copy()
-        for card in cards:
-            off += self._misses(card)
+    def scores(self, explanations: Sequence[tuple[str, ...]]) -> list[float]:
+        """Return the log-probability of each explanation together with the evidence."""
+        if not explanations:
+            return []
+        members = np.zeros((len(explanations), len(self.deck)))
+        for row, explanation in enumerate(explanations):
+            for name in explanation:
+                if name != UNKNOWN:
+                    members[row, self.column[name]] = 1.0
+        is_quiet = np.array([not one for one in explanations])
+        off = np.where(is_quiet[:, None], self._quiet, self._faulty) + members @ self._misses
         on = np.log(np.maximum(-np.expm1(off), 1e-12))
-        findings = float(np.dot(self.grades, on) + np.dot(1 - self.grades, off))
-        against = math.fsum(self._against(card) for card in cards)
-        opinions = math.fsum(
-            self._opinion(name, one, explanation) for name, one in self.evidence.opinions.items()
-        )
-        silent = sum(name not in self.evidence.opinions for name in explanation)
-        silence = silent * math.log(1 - self.numbers.opinion_seen)
-        return self._prior_of(explanation) + findings + against + opinions + silence
+        total = on @ self.grades + off @ (1 - self.grades) + members @ self._own
+        total += [self._prior(one) for one in explanations]
+        for cause, opinion in self.evidence.opinions.items():
+            total += self._opinion(cause, opinion, members, explanations)
+        return [float(score) for score in total]
 
-    # -- priors --------------------------------------------------------------------------------
+    def _lay_out(self, place: Mapping[str, int]) -> Array:
+        """Return the log-probability that each cause does not produce each finding, `[C, F]`."""
+        misses = np.zeros((len(self.deck), len(place)))
+        for row, card in enumerate(self.deck.values()):
+            for strength, names in card.speaks_for.items():
+                for name in names:
+                    if name in place:
+                        misses[row, place[name]] = math.log1p(-self.numbers.seen[strength])
+        return misses
 
-    def _priors(self) -> dict[str, float]:
-        """Return the share of every cause among single ones, by architecture; they sum to 1."""
-        weights = {}
-        for name, card in self.deck.items():
-            weight = 1.0
-            for context, direction in card.where.items():
-                grade = self.evidence.grade(context) or 0.0
-                weight *= self.numbers.more ** (grade if direction == "more" else -grade)
-            weights[name] = weight
-        total = math.fsum(weights.values())
-        return {name: weight / total for name, weight in weights.items()}
+    def _alone(self, name: str, card: Card) -> float:
+        """Return what a cause's own context, counter-evidence and silent specialist add."""
+        grade, numbers = self.evidence.grade, self.numbers
+        score = 0.0 if name in self.evidence.opinions else math.log(1 - numbers.opinion_seen)
+        for context, direction in card.where.items():
+            size = math.log(numbers.more) * (grade(context) or 0.0)
+            score += size if direction == "more" else -size
+        for strength, names in card.speaks_against.items():
+            for each in names:
+                score += (grade(each) or 0.0) * math.log1p(-numbers.denied[strength])
+        return score
 
-    def _prior_of(self, explanation: Sequence[str]) -> float:
-        numbers = self.numbers
+    def _prior(self, explanation: tuple[str, ...]) -> float:
+        numbers, count = self.numbers, len(self.deck)
         if not explanation:
             return math.log(numbers.none)
         if UNKNOWN in explanation:
-            return math.log(numbers.unknown)
-        shares = math.fsum(math.log(self._prior[name]) for name in explanation)
+            silent = UNKNOWN not in self.evidence.opinions
+            return math.log(numbers.unknown) + silent * math.log(1 - numbers.opinion_seen)
         if len(explanation) == 1:
-            return shares + math.log(1 - numbers.none - numbers.unknown - numbers.pair)
-        return shares + math.log(2 * numbers.pair)
+            return math.log((1 - numbers.none - numbers.unknown - numbers.pair) / count)
+        return math.log(2 * numbers.pair / (count * (count - 1)))
 
-    # -- evidence --------------------------------------------------------------------------------
-
-    def _misses(self, card: Card) -> Array:
-        """Return, per finding, the log-probability that the cause does not produce it, `[F]`."""
-        misses = np.zeros(len(self.names))
-        for strength, names in card.speaks_for.items():
-            for name in names:
-                if name in self.place:
-                    misses[self.place[name]] = math.log1p(-self.numbers.seen[strength])
-        return misses
-
-    def _against(self, card: Card) -> float:
-        return math.fsum(
-            (self.evidence.grade(name) or 0.0) * math.log1p(-self.numbers.denied[strength])
-            for strength, names in card.speaks_against.items()
-            for name in names
-        )
-
-    def _opinion(self, cause: str, opinion: Opinion, explanation: Sequence[str]) -> float:
-        """Return the log-probability that a specialist says what it says."""
+    def _opinion(
+        self,
+        cause: str,
+        opinion: Opinion,
+        members: Array,
+        explanations: Sequence[tuple[str, ...]],
+    ) -> Array:
+        """Return the log-probability that a specialist says what it says, `[E]`."""
         numbers = self.numbers
-        right = math.log(numbers.opinion_seen)
-        if cause in explanation:
-            return right
         first, second = numbers.opinion_ratio
-        ratio = first + second * opinion.confidence
-        ratio += numbers.opinion_direct * opinion.is_direct
-        if not explanation:
-            return right - ratio - numbers.opinion_quiet
-        wrong = math.exp(-max(ratio, 0.0))
-        if any(self._explains(name, cause, opinion) for name in explanation):
-            wrong += (1 - wrong) * numbers.opinion_explained
-        return right + math.log(wrong)
+        ratio = max(
+            first + second * opinion.confidence + numbers.opinion_direct * opinion.is_direct, 0.0
+        )
+        wrong = math.exp(-ratio)
+        explained = wrong + (1 - wrong) * numbers.opinion_explained
+        explains = np.array([self._explains(name, cause, opinion) for name in self.deck])
+        score = np.where(members @ explains > 0, math.log(explained), -ratio)
+        for row, explanation in enumerate(explanations):
+            if cause in explanation:
+                score[row] = 0.0
+            elif not explanation:
+                score[row] = -ratio - numbers.opinion_quiet
+            elif cause == UNKNOWN:
+                score[row] = math.log(explained)
+        return score + math.log(numbers.opinion_seen)
 
     def _explains(self, name: str, cause: str, opinion: Opinion) -> bool:
         """Whether a cause at work would make the specialist of another one speak up."""
-        if cause == UNKNOWN:
-            return True
         own = self.evidence.opinions.get(name)
-        known = self.deck[name].explains if name in self.deck else ()
-        if cause not in known and (own is None or cause not in own.explains):
+        if cause not in self.deck[name].explains and (own is None or cause not in own.explains):
             return False
         return own is None or own.is_direct or not _is_before(opinion, own)
 

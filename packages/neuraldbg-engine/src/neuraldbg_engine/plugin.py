@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: LicenseRef-Proprietary
-"""The engine's hook implementations, registered under the entry point `engine`.
-
-The reasoning of this edition arrives in a later release. Until then every hook
-returns None, which leaves the answer to the next implementation: the heuristics
-of the core package.
-"""
+"""The engine's hook implementations, registered under the entry point `engine`."""
 
 from __future__ import annotations
 
-import pluggy
+from typing import TYPE_CHECKING
 
-hookimpl = pluggy.HookimplMarker("neuraldbg")
+from neuraldbg.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from neuraldbg.causes import Vocabulary
+    from neuraldbg.schema.hypotheses import CausalHypothesis, Coupling
+    from neuraldbg.trace import Trace
 
 
 @hookimpl
-def neuraldbg_reason(trace: object) -> None:
-    """Leave the ranking of hypotheses for `trace` to core's heuristics."""
+def neuraldbg_reason(trace: Trace, vocabulary: Vocabulary) -> list[CausalHypothesis]:
+    """Return ranked, calibrated hypotheses; the causes of plugins take part by their cards."""
+    from neuraldbg_engine.causes import deck
+    from neuraldbg_engine.explain import explain
+
+    return explain(trace, deck(vocabulary.causes.values()))
 
 
 @hookimpl
-def neuraldbg_couplings(trace: object, window: int) -> None:
-    """Leave the pairing of failures in `trace`, `window` steps apart, to core's heuristics."""
+def neuraldbg_couplings(trace: Trace, window: int) -> list[Coupling] | None:
+    """Leave the pairing of failures to core's heuristics."""

@@ -260,7 +260,10 @@ class PluginHost:
 
     def reason(self, trace: Trace) -> list[CausalHypothesis] | None:
         """Return the first plugin's hypotheses; None where no plugin answers."""
-        return self._first("neuraldbg_reason", CausalHypothesis, trace=trace)
+        if not self._implementers("neuraldbg_reason"):
+            return None
+        words = self.vocabulary()
+        return self._first("neuraldbg_reason", CausalHypothesis, trace=trace, vocabulary=words)
 
     def couplings(self, trace: Trace, window: int) -> list[Coupling] | None:
         """Return the first plugin's couplings; None where no plugin answers."""

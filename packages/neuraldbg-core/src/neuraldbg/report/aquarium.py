@@ -69,6 +69,8 @@ class AquariumHypothesis(Frozen):
     """Ids of events."""
     remedies: list[str]
     verification: Verification | None
+    details: list[str] = Field(default_factory=list)
+    """Sentences that say more, where the reasoner has any."""
 
 
 class AquariumCoupling(Frozen):
@@ -253,6 +255,7 @@ def hypothesis_record(hypothesis: CausalHypothesis) -> AquariumHypothesis:
         counter_evidence=[event.id for event in hypothesis.counter_evidence],
         remedies=list(hypothesis.remedies),
         verification=hypothesis.verification,
+        details=list(hypothesis.details),
     )
 
 

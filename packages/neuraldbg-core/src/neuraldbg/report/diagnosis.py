@@ -28,6 +28,8 @@ class Diagnosis:
     couplings: tuple[Coupling, ...] = ()
     causes: Vocabulary = field(default_factory=vocabulary)
     """Built-in causes and those of plugins."""
+    note: str = ""
+    """Who explained the run, where that is worth saying."""
 
     @property
     def root_causes(self) -> list[RootCause]:

@@ -80,6 +80,8 @@ def hypothesis_lines(hypothesis: CausalHypothesis, number: int) -> Iterator[Text
     head.append(f"  {hypothesis.confidence:.0%}, {words(hypothesis.failure_type)}")
     yield head
     yield Text(f"   {hypothesis.description}")
+    for detail in hypothesis.details:
+        yield Text(f"   {detail}")
     chain = [sentence(link) for link in hypothesis.causal_chain]
     yield from _part("how it came about", chain, "yellow")
     yield from _part("seen", _event_lines(hypothesis.evidence), "cyan")
@@ -102,6 +104,8 @@ def notes(diagnosis: Diagnosis) -> list[str]:
         count = len(trace.events)
         changes = f"{count} change{'s' * (count != 1)} of state"
         found.append(f"{changes} noted, none of them a failure")
+    if diagnosis.hypotheses and diagnosis.note:
+        found.append(diagnosis.note)
     found += trace.run.warnings
     found += [f"not readable: {problem}" for problem in trace.problems]
     return found

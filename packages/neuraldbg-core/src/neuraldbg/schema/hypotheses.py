@@ -49,6 +49,9 @@ class CausalHypothesis(Frozen):
     causal_chain: tuple[CausalLink, ...] = ()
     remedies: tuple[str, ...] = ()
     verification: Verification | None = None
+    details: tuple[str, ...] = ()
+    """Sentences that say more: why, since when, where, how sure, what else it could be, what would
+    settle it. Core's heuristics leave it empty; the engine fills it."""
 
     def __str__(self) -> str:
         return self.description

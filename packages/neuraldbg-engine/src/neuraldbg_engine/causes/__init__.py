@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LicenseRef-Proprietary
-"""The causes that the engine knows: one declarative card each, in `cards/`, and those of plugins."""
+"""The causes that the engine knows: a declarative card each, in `cards/`, and those of plugins."""
 
 from __future__ import annotations
 

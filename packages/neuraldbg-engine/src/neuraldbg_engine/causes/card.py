@@ -51,9 +51,9 @@ class Card(Cause):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
 
-    speaks_for: dict[Strength, tuple[str, ...]] = Field(default={}, alias="for")
-    speaks_against: dict[Strength, tuple[str, ...]] = Field(default={}, alias="against")
-    where: dict[str, str] = {}
+    speaks_for: dict[Strength, tuple[str, ...]] = Field(default_factory=dict, alias="for")
+    speaks_against: dict[Strength, tuple[str, ...]] = Field(default_factory=dict, alias="against")
+    where: dict[str, str] = Field(default_factory=dict)
     explains: tuple[str, ...] = ()
 
     @field_validator("where")

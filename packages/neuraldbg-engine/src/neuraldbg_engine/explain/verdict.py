@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: LicenseRef-Proprietary
+"""From a posterior to hypotheses: which causes are told, with which layer, step and evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from neuraldbg.causes import UNKNOWN
+from neuraldbg.schema.hypotheses import CausalHypothesis, CausalLink
+from neuraldbg.schema.vocabulary import FailureType, Severity
+from neuraldbg_engine.calibration import shipped
+from neuraldbg_engine.causes import Strength, deck
+from neuraldbg_engine.causes.card import OPPOSITE
+from neuraldbg_engine.explain import wording
+from neuraldbg_engine.explain.draft import Draft
+from neuraldbg_engine.findings import Case, all_findings, registered
+from neuraldbg_engine.inference import evidence_of, infer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from neuraldbg.reasoning.cause import Assessment
+    from neuraldbg.schema.events import SemanticEvent
+    from neuraldbg.trace import Trace
+    from neuraldbg_engine.calibration import Calibration
+    from neuraldbg_engine.causes import Card, Deck
+    from neuraldbg_engine.findings import Finding
+    from neuraldbg_engine.inference import Posterior
+
+MOST = 5
+"""Hypotheses on a list, as core has it: more is a search, not an answer."""
+LEAST = 0.04
+"""Confidence below which a cause that is not the first is not worth reading."""
+FAULTY = 0.5
+"""Probability of a fault from which the engine says anything."""
+CLEAR = 0.8
+"""Grade from which a decisive finding makes a failure where no specialist spoke up."""
+HELD = 0.5
+"""Grade from which a finding is told as a fact."""
+BEFORE = 3
+"""Steps by which an event must precede an onset not to follow from it."""
+CITED = 4
+"""Events that are cited for one hypothesis."""
+
+
+def explain(
+    trace: Trace, cards: Deck | None = None, numbers: Calibration | None = None
+) -> list[CausalHypothesis]:
+    """Return what went wrong in a run and why, most probable first; empty on a healthy run.
+
+    Args:
+        trace: The run.
+        cards: Causes to choose from; None: the engine's own.
+        numbers: Parameters; None: those the release was shipped with.
+    """
+    case = Case(trace)
+    return Verdict(case, all_findings(case), cards or deck(), numbers or shipped()).hypotheses
+
+
+class Verdict:
+    """One examined run: its findings, what is probable, and the hypotheses that follow."""
+
+    def __init__(
+        self, case: Case, findings: Mapping[str, Finding], cards: Deck, numbers: Calibration
+    ) -> None:
+        """Weigh all causes."""
+        self.case = case
+        self.cards = cards
+        self.numbers = numbers
+        self.findings = findings
+        self.posterior: Posterior = infer(evidence_of(findings), cards, numbers)
+
+    @cached_property
+    def leading(self) -> list[str]:
+        """Causes worth telling, most probable first; empty where nothing seems wrong."""
+        probable = self.posterior.causes
+        if 1 - self.posterior.none < FAULTY or not self._is_grounded:
+            return []
+        named = [name for name in probable if name != UNKNOWN]
+        if probable[UNKNOWN] > probable[named[0]]:
+            named = [UNKNOWN, *named]
+        sure = self.numbers.confidence
+        told = [
+            name for place, name in enumerate(named) if not place or sure(probable[name]) >= LEAST
+        ]
+        return told[:MOST]
+
+    @cached_property
+    def _is_grounded(self) -> bool:
+        """Whether a specialist spoke up, or a finding that is decisive for its cause holds.
+
+        Hints alone, however many, make no failure: a false alarm is worse than a miss.
+        """
+        return bool(self.assessments) or any(
+            (self.findings[name].grade or 0.0) >= CLEAR
+            for card in self.cards.values()
+            for name in card.speaks_for.get(Strength.DECISIVE, ())
+            if name in self.findings
+        )
+
+    @cached_property
+    def assessments(self) -> dict[str, Assessment]:
+        """The surest of what core's specialists say, by cause."""
+        best: dict[str, Assessment] = {}
+        for one in self.case.assessments:
+            known = best.get(one.cause)
+            if known is None or _rank(one) < _rank(known):
+                best[one.cause] = one
+        return best
+
+    @cached_property
+    def hypotheses(self) -> list[CausalHypothesis]:
+        """The hypotheses, most probable first."""
+        drafts = [self._draft(name) for name in self.leading]
+        return [
+            CausalHypothesis(
+                failure_type=draft.failure,
+                cause=draft.cause,
+                layer=draft.layer,
+                onset=draft.onset,
+                onset_range=draft.onset_range,
+                confidence=draft.confidence,
+                description=draft.description,
+                evidence=draft.evidence,
+                counter_evidence=_against(draft, drafts),
+                causal_chain=draft.chain,
+                remedies=draft.remedies,
+                details=wording.details(draft, drafts),
+            )
+            for draft in drafts
+        ]
+
+    # -- one hypothesis ----------------------------------------------------------------------
+
+    def _draft(self, cause: str) -> Draft:
+        card = self.cards.get(cause)
+        confidence = self.numbers.confidence(self.posterior.causes[cause])
+        one = self.assessments.get(cause)
+        if one is not None:
+            draft = Draft(
+                cause,
+                confidence,
+                one.failure,
+                one.description,
+                one.layer,
+                one.onset,
+                one.onset_range,
+                one.evidence,
+                one.counter_evidence,
+                one.chain,
+            )
+        else:
+            draft = self._from_findings(cause, card, confidence)
+        if card is None:
+            return draft
+        return replace(
+            draft,
+            remedies=(card.remedy,),
+            confirm=card.confirm,
+            held=self._holding(card.speaks_for),
+            denied=self._holding(card.speaks_against),
+            missing=self._missing(card),
+        )
+
+    def _from_findings(self, cause: str, card: Card | None, confidence: float) -> Draft:
+        """Return the draft of a cause that no specialist spoke up for: its findings place it."""
+        held = self._holding(card.speaks_for) if card else ()
+        layer = next((one.layer for one in held if one.layer is not None), None)
+        onset = next((one.onset for one in held if one.onset is not None), None)
+        step = None if onset is None else onset.best
+        events = _near(self.case.trace.events, layer, step)
+        return Draft(
+            cause,
+            confidence,
+            FailureType(card.failures[0] if card else "optimizer_instability"),
+            wording.sentence(cause, layer, step, held),
+            layer,
+            step,
+            None if onset is None else onset.interval(),
+            events,
+            chain=tuple(
+                CausalLink(
+                    layer=one.layer,
+                    step=None if one.onset is None else one.onset.best,
+                    mechanism=one.says,
+                )
+                for one in sorted(held, key=_begin)
+                if one.says
+            ),
+        )
+
+    def _holding(self, listed: Mapping[Strength, Sequence[str]]) -> tuple[Finding, ...]:
+        """Return the findings of a card that hold, the strongest class first, then the clearest."""
+        found = [
+            (list(Strength).index(strength), -(self.findings[name].grade or 0.0), name)
+            for strength, names in listed.items()
+            for name in names
+            if name in self.findings and (self.findings[name].grade or 0.0) >= HELD
+        ]
+        return tuple(self.findings[name] for _, _, name in sorted(found))
+
+    def _missing(self, card: Card) -> tuple[str, ...]:
+        """Return what the trace cannot say and that would speak clearly for or against a cause."""
+        clear = (Strength.DECISIVE, Strength.STRONG)
+        names = [
+            n for s in clear for n in (*card.speaks_for.get(s, ()), *card.speaks_against.get(s, ()))
+        ]
+        entries = registered()
+        plain = [name.removeprefix(OPPOSITE) for name in names]
+        return tuple(
+            entries[name].meaning
+            for name in dict.fromkeys(plain)
+            if name in self.findings and self.findings[name].grade is None
+        )
+
+
+def _rank(one: Assessment) -> tuple[float, bool, int]:
+    onset = one.onset if one.onset is not None else 1 << 60
+    return -one.confidence, not one.is_direct, onset
+
+
+def _begin(finding: Finding) -> tuple[int, str]:
+    return (finding.onset.best if finding.onset is not None else 1 << 60), finding.name
+
+
+def _near(
+    events: Iterable[SemanticEvent], layer: str | None, step: int | None
+) -> tuple[SemanticEvent, ...]:
+    """Return the events that show what findings place: on that layer or none, from that step on."""
+    found = [
+        event
+        for event in events
+        if event.severity is not Severity.INFO
+        and (layer is None or event.layer in {layer, None})
+        and (step is None or event.step >= step - 1)
+    ]
+    return tuple(found[:CITED])
+
+
+def _against(draft: Draft, drafts: Iterable[Draft]) -> tuple[SemanticEvent, ...]:
+    """Return the events that this cause cannot have produced: cited by others, before its onset."""
+    own = {event.id for event in draft.evidence}
+    found = {event.id: event for event in draft.counter_evidence}
+    if draft.onset is not None:
+        begun = min(draft.onset, *(draft.onset_range or (draft.onset,)))
+        for other in drafts:
+            for event in other.evidence:
+                if event.id not in own and event.step < begun - BEFORE:
+                    found.setdefault(event.id, event)
+    ordered = sorted(found.values(), key=lambda event: (event.step, event.layer or "", event.id))
+    return tuple(ordered[:CITED])
