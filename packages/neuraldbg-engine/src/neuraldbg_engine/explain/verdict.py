@@ -35,6 +35,8 @@ LEAST = 0.04
 """Confidence below which a cause that is not the first is not worth reading."""
 FAULTY = 0.5
 """Probability of a fault from which the engine says anything."""
+SILENT = 0.05
+"""Probability that nothing is wrong above which the engine keeps quiet where core does."""
 CLEAR = 0.8
 """Grade from which a decisive finding makes a failure where no specialist spoke up."""
 HELD = 0.5
@@ -76,10 +78,12 @@ class Verdict:
     def leading(self) -> list[str]:
         """Causes worth telling, most probable first; empty where nothing seems wrong."""
         probable = self.posterior.causes
-        if 1 - self.posterior.none < FAULTY or not self._is_grounded:
+        if 1 - self.posterior.none < FAULTY:
             return []
-        named = [name for name in probable if name != UNKNOWN]
-        if probable[UNKNOWN] > probable[named[0]]:
+        named = [name for name in probable if name != UNKNOWN and self._is_grounded(name)]
+        if not self.assessments and (not named or self.posterior.none > SILENT):
+            return []
+        if not named or probable[UNKNOWN] > probable[named[0]]:
             named = [UNKNOWN, *named]
         sure = self.numbers.confidence
         told = [
@@ -87,16 +91,15 @@ class Verdict:
         ]
         return told[:MOST]
 
-    @cached_property
-    def _is_grounded(self) -> bool:
-        """Whether a specialist spoke up, or a finding that is decisive for its cause holds.
+    def _is_grounded(self, cause: str) -> bool:
+        """Whether a cause may be named: where no specialist speaks up, only on decisive findings.
 
         Hints alone, however many, make no failure: a false alarm is worse than a miss.
         """
+        decisive = self.cards[cause].speaks_for.get(Strength.DECISIVE, ())
         return bool(self.assessments) or any(
             (self.findings[name].grade or 0.0) >= CLEAR
-            for card in self.cards.values()
-            for name in card.speaks_for.get(Strength.DECISIVE, ())
+            for name in decisive
             if name in self.findings
         )
 
