@@ -17,7 +17,10 @@ import json
 import os
 import re
 import runpy
+import socket
+import subprocess
 import sys
+import tempfile
 import tomllib
 import warnings
 from functools import cache
@@ -32,8 +35,8 @@ from neuraldbg.plugins.host import DISABLE
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from neuraldbg import NeuralDbg
     from neuraldbg.detector import Detector
+    from neuraldbg.inquiry import Inquiry
 
 DOCS = Path(__file__).parent
 CAUSES, DETECTORS = DOCS / "causes", DOCS / "detectors"
@@ -45,8 +48,13 @@ def notes() -> dict[str, Any]:
     return tomllib.loads((CAUSES / "catalogue.toml").read_text(encoding="utf-8"))
 
 
-def session(program: Path) -> NeuralDbg:
-    """Run a program of the catalogue, on one thread and without plugins; return its session."""
+def session(program: Path) -> Inquiry:
+    """Run a program of the catalogue, on one thread and without plugins; return its session.
+
+    One that joins a process group is run by two ranks; their traces are merged.
+    """
+    if "init_process_group" in program.read_text(encoding="utf-8"):
+        return joint_session(program)
     import torch
 
     threads, plugins = torch.get_num_threads(), os.environ.get(DISABLE)
@@ -55,7 +63,7 @@ def session(program: Path) -> NeuralDbg:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of some faults itself
-            dbg: NeuralDbg = runpy.run_path(str(program))["dbg"]
+            dbg: Inquiry = runpy.run_path(str(program))["dbg"]
     finally:
         torch.set_num_threads(threads)
         if plugins is None:
@@ -63,6 +71,42 @@ def session(program: Path) -> NeuralDbg:
         else:
             os.environ[DISABLE] = plugins
     return dbg
+
+
+def joint_session(program: Path) -> Inquiry:
+    """Run a program as rank 0 and rank 1, as a launcher would; return the merged trace."""
+    from neuraldbg import merge_traces
+
+    folder = tempfile.TemporaryDirectory()
+    FOLDERS.append(folder)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    shared |= {DISABLE: "all", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(  # noqa: S603 - a program of this repository
+            [sys.executable, str(program.resolve())],
+            cwd=folder.name,
+            env={**os.environ, **shared, "RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    try:
+        failed = sum(abs(rank.wait(timeout=240)) for rank in ranks)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    if failed:
+        message = f"a rank of {program} failed"
+        raise RuntimeError(message)
+    traces = [Path(folder.name, name) for name in ("run.ndbg", "run.rank1.ndbg")]
+    return merge_traces(traces, Path(folder.name, "merged.ndbg"))
+
+
+FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+"""Where ranks ran: their merged trace is read as long as this process lives."""
 
 
 def record(only: Collection[str] = ()) -> None:

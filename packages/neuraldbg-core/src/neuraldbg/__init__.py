@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neuraldbg.detector import Detector as Detector
     from neuraldbg.hookspecs import hookimpl as hookimpl
     from neuraldbg.inquiry import load_trace as load_trace
+    from neuraldbg.inquiry import merge_traces as merge_traces
     from neuraldbg.schema.events import SemanticEvent as SemanticEvent
     from neuraldbg.schema.facts import StepFacts as StepFacts
     from neuraldbg.schema.hypotheses import CausalHypothesis as CausalHypothesis
@@ -47,6 +48,7 @@ _HOMES = {
     "StepFacts": "neuraldbg.schema.facts",
     "hookimpl": "neuraldbg.hookspecs",
     "load_trace": "neuraldbg.inquiry",
+    "merge_traces": "neuraldbg.inquiry",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0605

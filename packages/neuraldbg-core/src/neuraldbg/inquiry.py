@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from neuraldbg.causes import Vocabulary, unknown_name
+from neuraldbg.merge import merge_files, with_ranks
 from neuraldbg.plugins import PluginHost
 from neuraldbg.question import Question, names, understand
 from neuraldbg.reasoning import couplings as couple_heuristically
@@ -16,7 +17,7 @@ from neuraldbg.report.diagnosis import Diagnosis, first_occurrences, headline
 from neuraldbg.trace import Trace, open_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
 
     from neuraldbg.schema.events import SemanticEvent
@@ -229,7 +230,8 @@ class Inquiry:
         def reason() -> list[CausalHypothesis]:
             found = self.host.reason(self.trace)
             self._is_by_rules = found is None
-            return reason_heuristically(self.trace) if found is None else found
+            found = reason_heuristically(self.trace) if found is None else found
+            return [with_ranks(one, self.trace.run) for one in found]
 
         return self._kept("hypotheses", reason)
 
@@ -281,6 +283,24 @@ def load_trace(path: str | PathLike[str]) -> Inquiry:
         TraceError: The file is missing, foreign, newer or unreadable.
     """
     return Inquiry(open_trace(path))
+
+
+def merge_traces(paths: Sequence[str | PathLike[str]], output: str | PathLike[str]) -> Inquiry:
+    """Join the traces of the ranks of one run, and return the answers of the whole.
+
+    Norms of sharded parameters add up, copies of the same parameter must agree (where they part
+    for good, that is a failure), and every event names the ranks that saw it.
+
+    Args:
+        paths: Of the ranks' traces, in any order; `NeuralDbg(model, trace="run.ndbg")` writes
+            `run.ndbg`, `run.rank1.ndbg`, and so on.
+        output: File to write: a trace like any other.
+
+    Raises:
+        TraceError: A file is missing or no trace, or they are not of different ranks of one run.
+    """
+    merge_files(paths, output)
+    return load_trace(output)
 
 
 def _until(name: object) -> Callable[[CausalHypothesis], list[CausalLink]]:

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from torch import nn
 
 import neuraldbg
-from neuraldbg.capture.layers import unwrap
+from neuraldbg.capture import ranks
+from neuraldbg.capture.layers import named_modules, plain_path, unwrap
 from neuraldbg.capture.recorder import Recorder
 from neuraldbg.errors import PluginError, UsageError
 from neuraldbg.inquiry import Inquiry
@@ -112,12 +113,13 @@ class NeuralDbg(Inquiry):
         self._runner: DetectorRunner | None = None
         self._composites: list[nn.Module] = []
         host = PluginHost(is_strict=strict_plugins)
+        rank, world_size = ranks.place()
         self._run = RunInfo(
             neuraldbg_version=neuraldbg.__version__,
             torch_version=torch.__version__,
             created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-            rank=_environment("RANK", 0),
-            world_size=_environment("WORLD_SIZE", 1),
+            rank=rank,
+            world_size=world_size,
             models=tuple(self._models),
         )
         self._idle = TraceWriter.open(None, self._run, settings)
@@ -141,6 +143,8 @@ class NeuralDbg(Inquiry):
         return self
 
     def _begin(self) -> None:
+        rank, world_size = ranks.place()  # the processes may have joined since
+        self._run = self._run.model_copy(update={"rank": rank, "world_size": world_size})
         recorder = Recorder(
             self._models, self._settings, self._run, self._on_step, self._on_failure
         )
@@ -319,7 +323,7 @@ def _check_frozen(models: Mapping[str, nn.Module], frozen: tuple[str, ...]) -> N
     known = [
         ".".join(part for part in (name, path) if part)
         for name, model in models.items()
-        for path, _ in [*unwrap(model).named_modules(), *unwrap(model).named_parameters()]
+        for path in _paths(unwrap(model))
     ]
     for path in frozen:
         if path not in known:
@@ -327,6 +331,13 @@ def _check_frozen(models: Mapping[str, nn.Module], frozen: tuple[str, ...]) -> N
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             message = f"frozen={path!r} names no layer of the watched models{hint}"
             raise UsageError(message)
+
+
+def _paths(model: nn.Module) -> list[str]:
+    """Return the paths of every module and parameter, with and without those of wrappers."""
+    found = [path for path, _ in [*model.named_modules(), *model.named_parameters()]]
+    found += map(plain_path, list(found))
+    return list(dict.fromkeys([*found, *(path for path, _ in named_modules(model))]))
 
 
 def _by_name(model: Any) -> dict[str, nn.Module]:
@@ -361,8 +372,3 @@ def _number(value: Any) -> float:
     except ValueError:
         message = f"expected a number or a tensor, not {value!r}"
         raise TypeError(message) from None
-
-
-def _environment(name: str, default: int) -> int:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else default

@@ -14,6 +14,7 @@ from torch import nn
 
 from neuraldbg.capture.objective import ObjectiveAudit, Structure, probe, trace_structure
 from neuraldbg.capture.outputs import Outputs
+from neuraldbg.capture.ranks import alone
 from neuraldbg.capture.recurrent import Memory
 from neuraldbg.capture.taps import PRE_ACTIVATION, Board
 from neuraldbg.schema.facts import Observation
@@ -154,10 +155,11 @@ class Audit:
         """Once: does one sample, or the future, change what it should not."""
         if self._is_probed or self._forward is None:
             return []
-        name, module, args, kwargs, output = self._forward
+        name, root, args, kwargs, output = self._forward
         self._forward = None
         self._is_probed = True
-        if output is None:
+        module = alone(root)
+        if output is None or module is None:
             return []
         paths = [layer.info.path for layer in self.survey.layers]
         self.microscope.is_examining = True

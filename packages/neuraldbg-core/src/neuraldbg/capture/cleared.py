@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from neuraldbg.capture.ranks import part_of
+
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
@@ -103,4 +105,4 @@ def _is_nonzero(gradient: torch.Tensor | None) -> bool:
         return False
     if gradient.device.type != "cpu" or gradient.layout is not torch.strided:
         return True
-    return bool(torch.count_nonzero(gradient))
+    return bool(torch.count_nonzero(part_of(gradient)))

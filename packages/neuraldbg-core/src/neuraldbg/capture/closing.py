@@ -25,6 +25,7 @@ from neuraldbg.capture.inputs import InputBoard
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
 from neuraldbg.capture.optimizers import Optimizers
+from neuraldbg.capture.ranks import Wrapping
 from neuraldbg.capture.segment import Segment, merge
 from neuraldbg.capture.statistics import Reducer
 from neuraldbg.capture.taps import Board
@@ -81,6 +82,7 @@ class Steps:
             }
         )
         self.wiring = wiring.Wiring(self.models, self.survey, settings)
+        self.wrapping = Wrapping(self.models)
         self.optimizers = Optimizers(self.survey, self.parameters, self.wiring)
         self.reducer.configure(self.run.layers)
         self.ordinal = 0
@@ -196,6 +198,7 @@ class Steps:
         wires.checkpointed |= {self.survey.layers[i].info.path for i in self.board.checkpointed}
         found = self.audit.settle(label)
         found += self.ledger.inspect(label, step, optimizers=len(self.optimizers.infos))
+        found += self.wrapping.inspect(label, step)
         if not self.optimizers and step.backwards and not is_interrupted:
             found += wires.unstepped(first)
             if not wires.has_foreign:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ class OwnedParameters:
 
 def local(t: torch.Tensor) -> torch.Tensor:
     """Return the plain tensor behind a DTensor, a sparse gradient or a complex parameter."""
-    if hasattr(t, "to_local"):
-        t = t.to_local()
+    t = part_of(t)
     if t.layout is torch.sparse_coo:
         t = t.coalesce().values()
     return torch.view_as_real(t) if t.is_complex() else t
@@ -84,6 +84,8 @@ class ParameterBoard:
         self._last_gradient = torch.zeros((count, SAMPLE))
         self._has_last = np.zeros(count, dtype=bool)
         self._extent = np.array([min(SAMPLE, max(1, _length(t))) for t in self.tensors] or [1])
+        self._is_empty = np.array([not _length(t) for t in self.tensors], dtype=bool)
+        """Parameters of which this rank holds no element: nothing of them is measured."""
         self._preclip: dict[int, float] = {}
         self.is_sampling = True
         self.is_deep = True
@@ -124,6 +126,7 @@ class ParameterBoard:
         state = np.where(norm == 0, GradState.ZERO, GradState.PRESENT)
         finite = np.isfinite(norm)
         state[~finite] = GradState.NONFINITE
+        norm[self._is_empty[index]], state[self._is_empty[index]] = np.nan, GradState.PRESENT
         values[index, ParameterStat.GRAD_NORM] = norm
         values[index, ParameterStat.GRAD_STATE] = state
         if self.is_sampling:
@@ -168,6 +171,7 @@ class ParameterBoard:
         before, after = self._before.numpy()[index], self._after.numpy()[index]
         root = np.sqrt(self._extent[index])
         with np.errstate(all="ignore"):
+            root[self._is_empty[index]] = np.nan
             self.values[index, ParameterStat.WEIGHT_RMS] = np.linalg.norm(before, axis=1) / root
             self.values[index, ParameterStat.UPDATE_RMS] = (
                 np.linalg.norm(after - before, axis=1) / root
@@ -188,7 +192,7 @@ class ParameterBoard:
         for row, tensor in zip(owned.rows, owned.tensors, strict=True):
             state: dict[str, Any] = optimizer.state.get(tensor) or {}
             moment = state.get("exp_avg_sq")
-            if not isinstance(moment, torch.Tensor) or tensor.grad is None:
+            if not isinstance(moment, torch.Tensor) or tensor.grad is None or self._is_empty[row]:
                 continue
             if tensor.grad.layout is not torch.strided or moment.shape != tensor.shape:
                 continue

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from neuraldbg.capture.layers import named_modules
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -15,7 +17,7 @@ def hidden_parameters(models: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn
     """Parameters of modules (or parameters) kept in plain lists, tuples or dicts of a module."""
     for name, model in models.items():
         registered = {id(p) for p in model.parameters()}
-        for path, module in model.named_modules():
+        for path, module in named_modules(model):
             base = ".".join(part for part in (name, path) if part)
             for attribute, value in vars(module).items():
                 if attribute.startswith("_") and attribute in _MODULE_FIELDS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from neuraldbg.capture.ranks import kind_of, part_of, shard_of
 from neuraldbg.schema.run import LayerInfo, LayerRole, ParameterInfo
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ ACTIVATIONS: Mapping[str, str] = {
 }
 """Activation modules by class name, and the name that the facts use for the function."""
 
+_INNER = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
+"""Under which name a wrapper of compile, checkpointing and FSDP holds what it wraps."""
+
 _UNTAPPED = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
@@ -100,7 +104,7 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 def role_of(module: nn.Module) -> LayerRole:
     """Classify a module by what it does, not by its name."""
-    if type(module).__name__ in ACTIVATIONS:
+    if kind_of(module) in ACTIVATIONS:
         return LayerRole.ACTIVATION
     for kinds, role in _ROLES:
         if isinstance(module, kinds):
@@ -123,7 +127,7 @@ def survey(models: Mapping[str, nn.Module], frozen: tuple[str, ...] = ()) -> Sur
     visited: set[int] = set()
     for name, model in models.items():
         prefix = f"{name}." if name else ""
-        for path, module in _named(model):
+        for path, module in named_modules(model):
             full = f"{prefix}{path}".rstrip(".") if path else name
             if id(module) in visited:
                 continue
@@ -145,16 +149,33 @@ def is_tapped(module: nn.Module) -> bool:
     return is_leaf or any(True for _ in module.parameters(recurse=False))
 
 
-def _named(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """`named_modules()` without the parametrization machinery (its owner keeps the name)."""
+def plain_path(path: str) -> str:
+    """Return a path of `named_modules()` without the names that wrappers give what they wrap."""
+    return ".".join(part for part in path.split(".") if part not in _INNER)
+
+
+def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """`model.named_modules()`, by the paths that the modules had before anything was wrapped.
+
+    Wrappers inside the model (compiled or checkpointed blocks, replicated or sharded parts) go by
+    the path of what they wrap; the machinery of parametrizations is left out: its owner keeps the
+    name.
+    """
+    paths = {"": ""}
+    replicas = set()
     for path, module in model.named_modules():
-        if "parametrizations" in path.split("."):
-            continue
-        yield path, module
+        parent, _, own = path.rpartition(".")
+        if path:
+            is_wrapped = own in _INNER or (own == "module" and parent in replicas)
+            paths[path] = paths[parent] if is_wrapped else f"{paths[parent]}.{own}".lstrip(".")
+        if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            replicas.add(path)
+        if "parametrizations" not in path.split("."):
+            yield paths[path], module
 
 
 def _layer(path: str, model: str, module: nn.Module) -> LayerInfo:
-    kind = type(module).__name__
+    kind = kind_of(module)
     weight = module._parameters.get("weight")  # noqa: SLF001 - reading a parametrized weight computes
     shape = tuple(weight.shape) if isinstance(weight, torch.Tensor) else ()
     fan_in = 1
@@ -203,13 +224,15 @@ def _add_parameters(
                 is_trainable=tensor.requires_grad,
                 is_declared_frozen=is_frozen,
                 initial_rms=_rms(tensor),
+                shard=shard_of(tensor),
+                local_size=part_of(tensor).numel(),
             )
         )
         result.tensors.append(tensor)
 
 
 def _rms(tensor: torch.Tensor) -> float:
-    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    local = part_of(tensor)
     if local.numel() == 0 or not local.is_floating_point() or local.is_meta:
         return 0.0
     half = {torch.float16, torch.bfloat16}

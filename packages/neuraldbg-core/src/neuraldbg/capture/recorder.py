@@ -47,6 +47,7 @@ class Recorder(Steps):
                 model.register_forward_hook(post, with_kwargs=is_plain, always_call=is_plain),
             ]
         self.audit.attach()
+        self.wrapping.attach()
         SWITCHBOARD.join(self)
         self._last_end = perf_counter()
 
@@ -57,6 +58,7 @@ class Recorder(Steps):
             handle.remove()
         self._handles = []
         self.audit.detach()
+        self.wrapping.detach()
         self.microscope.close()
 
     # -- forward ----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from neuraldbg.capture.ranks import alone
 from neuraldbg.capture.taps import NOTHING, Inert
 from neuraldbg.schema.facts import Observation
 
@@ -96,7 +97,9 @@ class Memory:
             yield path, np.array([float(passed[time]) for time in sorted(passed)])
         for path, value in self._inputs.items():
             module = self._fused[path]()
-            if isinstance(module, nn.RNNBase) and value.device.type == "cpu":
+            if not isinstance(module, nn.RNNBase) or alone(module) is None:
+                continue
+            if value.device.type == "cpu":
                 yield path, influence(module, value)
 
 

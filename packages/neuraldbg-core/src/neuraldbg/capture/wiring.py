@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from neuraldbg.capture.hidden import hidden_parameters
+from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, Observation, ParameterStat
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ class Wiring:
         for path, module in self._identical.items():
             if _has_identical_rows(module):
                 weight = cast("torch.Tensor", module.weight)
-                if not bool(torch.count_nonzero(weight.detach())):
+                if not bool(torch.count_nonzero(part_of(weight.detach()))):
                     continue  # all zero: told apart by _zero_factors
                 yield Observation(
                     "identical_rows",
@@ -319,7 +320,8 @@ class Wiring:
             )
             if values[row, ParameterStat.GRAD_STATE] == GradState.ZERO
             and info.initial_rms == 0.0
-            and not bool(torch.count_nonzero(tensor.detach()))
+            and part_of(tensor).numel()
+            and not bool(torch.count_nonzero(part_of(tensor.detach())))
             and not (len(info.shape) == 1 and info.name.endswith("bias"))
         ]
         for layer in dict.fromkeys(blocked):

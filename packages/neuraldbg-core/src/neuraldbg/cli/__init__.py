@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command line: `neuraldbg explain | report | export | watch | plugins | doctor`.
+"""The command line: `neuraldbg explain | report | export | watch | merge | plugins | doctor`.
 
 Exit codes: 0 done; 1 a failure was found (`explain --exit-code`) or something is wrong
 (`doctor`); 2 the command was not understood, or a name does not exist; 3 a trace cannot be used;

@@ -97,6 +97,18 @@ def watch(trace: Path, interval: float, *, once: bool) -> None:
 
 
 @neuraldbg.command()
+@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False),
+              help="The trace to write.")  # fmt: skip
+def merge(traces: tuple[Path, ...], output: Path) -> None:
+    """Join the traces of the ranks of one run, and say what is wrong with the whole."""
+    from neuraldbg.inquiry import merge_traces
+
+    inquiry = merge_traces(traces, output)
+    click.echo(f"{output}: {inquiry!r}")
+
+
+@neuraldbg.command()
 @JSON
 def plugins(*, is_json: bool) -> None:
     """List the plugins that were found, and what became of them."""

@@ -30,6 +30,8 @@ KINDS = frozenset(
         "inplace_skip",
         "custom_gradient",
         "detached_term",
+        "wrapper_bypassed",
+        "rank_divergence",
     }
 )
 

@@ -79,6 +79,10 @@ class ParameterInfo(Frozen):
     """Root mean square before the first step."""
     shared_with: tuple[str, ...] = ()
     """Other names of the same tensor (weight tying)."""
+    shard: tuple[int, int] = (0, 1)
+    """(index, count): which part of it this rank holds, and figures speak of; (0, 1): all of it."""
+    local_size: int | None = None
+    """Elements that this rank holds; None: not known (traces of 2.0.0)."""
 
 
 class OptimizerInfo(Frozen):
@@ -115,6 +119,8 @@ class RunInfo(Frozen):
     """UTC, ISO 8601."""
     rank: int = 0
     world_size: int = 1
+    ranks: tuple[int, ...] = ()
+    """Ranks that a merged trace joins; empty for the trace of one rank."""
     models: tuple[str, ...] = ("",)
     layers: tuple[LayerInfo, ...] = ()
     parameters: tuple[ParameterInfo, ...] = ()

@@ -124,21 +124,21 @@ class Trace:
     """
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
         self._cache: dict[str, tuple[Hashable, Any]] = {}
         self._problems: dict[str, list[str]] = {}
 
     @property
     def path(self) -> Path | None:
         """The file that the trace is or is being written to."""
-        return self._source.path
+        return self.source.path
 
     def _section(self, section: str, read: Callable[[sqlite3.Connection, list[str]], T]) -> T:
-        revision = self._source.revision(section)
+        revision = self.source.revision(section)
         cached = self._cache.get(section)
         if cached is None or cached[0] != revision:
             problems: list[str] = []
-            with self._source.reading() as connection:
+            with self.source.reading() as connection:
                 cached = revision, read(connection, problems)
             self._cache[section] = cached
             self._problems[section] = problems
@@ -213,7 +213,7 @@ class Trace:
 
     @property
     def _end(self) -> tuple[int, int | None]:
-        known = self._source.end()
+        known = self.source.end()
         return self._section("end", _read_end) if known is None else known
 
     @property
@@ -358,6 +358,14 @@ def _is_intact(row: tuple[Any, ...], layouts: dict[int, Layout]) -> bool:
     is_complete = all(isinstance(blob, bytes) and len(blob) == size for blob in blobs)
     is_consistent = row[0] == row[1] if is_exact else row[0] <= row[1]
     return is_complete and is_consistent and zlib.crc32(mean) == row[5]
+
+
+def stored_rows(trace: Trace) -> tuple[list[facts.Row], dict[int, Layout]]:
+    """Return the rows of facts as they are stored, in order, and the layouts that they refer to."""
+    problems: list[str] = []
+    with trace.source.reading() as connection:
+        layouts = _read_layouts(connection, problems)
+        return _read_rows(connection, layouts, problems), layouts
 
 
 def _read_facts(run: RunInfo, connection: sqlite3.Connection, problems: list[str]) -> FactTable:

@@ -54,7 +54,7 @@ class Store:
             self.connection = _in_memory()
             return
         try:
-            self.connection = _in_file(path)
+            self.connection = create_file(path)
             self._inode = path.stat().st_ino
         except DISK_ERRORS as error:
             self.connection = _in_memory()
@@ -143,8 +143,12 @@ def _in_memory() -> sqlite3.Connection:
     return connection
 
 
-def _in_file(path: Path) -> sqlite3.Connection:
-    """Create `path`; an older trace gives way, any other file does not."""
+def create_file(path: Path) -> sqlite3.Connection:
+    """Create `path`; an older trace gives way, any other file does not.
+
+    Raises:
+        FileExistsError: Something that is no trace stands there.
+    """
     if path.exists() or path.is_symlink():
         # A device, a pipe or a link is somebody else's, whatever it reads as: `/dev/null` is empty.
         if path.is_symlink() or not path.is_file():

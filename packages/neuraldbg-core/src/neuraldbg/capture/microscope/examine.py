@@ -29,9 +29,9 @@ from neuraldbg.capture.microscope.rerun import (
     fresh_inputs,
     modules_kept,
     tensors_of,
-    unwrapped,
 )
 from neuraldbg.capture.microscope.verdict import flags
+from neuraldbg.capture.ranks import alone
 
 
 @dataclass(slots=True)
@@ -61,9 +61,12 @@ def rerun(forward: Forward, paths: Paths, seconds: float, *, is_backward: bool =
     The gradients that arrived at the outputs must be finite for a backward to be worth it.
     """
     outcome = Outcome(root=paths.of.get(id(forward.module), ""))
-    module = unwrapped(forward.module)
+    module = alone(forward.module)
     if module is None:
-        outcome.is_complete, outcome.note = False, "sharded modules are not re-run"
+        outcome.is_complete, outcome.note = (
+            False,
+            "a forward that other ranks take part in is not re-run",
+        )
         return outcome
     args, kwargs, leaves, copies = fresh_inputs(forward)
     deadline = time.monotonic() + seconds

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.microscope.verdict import HALF, Verdict, count, flags
+from neuraldbg.capture.ranks import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ def judge_step(
 
     `state` is the optimizer's state of the parameter after the step.
     """
+    parameter = part_of(parameter.detach())
     dtype = str(parameter.dtype)[6:]
     figures: dict[str, float] = {
         "count": float(count(~torch.isfinite(parameter))),
@@ -42,7 +44,7 @@ def judge_step(
         "lr": float(group.get("lr", math.nan)),
     }
     moment = next(
-        (state[name] for name in SECOND_MOMENTS if isinstance(state.get(name), Tensor)), None
+        (part_of(state[n]) for n in SECOND_MOMENTS if isinstance(state.get(n), Tensor)), None
     )
     eps = float(group.get("eps", math.nan))
     if moment is not None and moment.numel():

@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves, tree_map
 
+from neuraldbg.capture.layers import named_modules
 from neuraldbg.capture.microscope.region import next_number
+from neuraldbg.capture.ranks import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "OptimizedModule"})
 
 
 @dataclass(slots=True)
@@ -96,10 +96,10 @@ class Paths:
         self.of: dict[int, str] = {}
         self.kinds: dict[str, str] = {}
         for name, model in models.items():
-            for path, module in model.named_modules():
-                full = ".".join(part for part in (name, path.replace("_orig_mod.", "")) if part)
+            for path, module in named_modules(model):
+                full = ".".join(part for part in (name, path) if part)
                 self.of.setdefault(id(module), full)
-                self.kinds.setdefault(self.of[id(module)], type(module).__name__)
+                self.kinds.setdefault(self.of[id(module)], kind_of(module))
         self._stack: list[str] = []
         self._numbers: list[int] = [0]
         self._owners: list[str] = [""]
@@ -147,20 +147,6 @@ class Paths:
         finally:
             pre.remove()
             post.remove()
-
-
-def unwrapped(module: nn.Module) -> nn.Module | None:
-    """Return the module to run without collectives or compilation; None where there is none."""
-    while type(module).__name__ in WRAPPERS:
-        inner = getattr(module, "module", None) or getattr(module, "_orig_mod", None)
-        if not isinstance(inner, nn.Module):
-            return None
-        module = inner
-    return (
-        None
-        if "FSDP" in type(module).__name__ or "FullySharded" in type(module).__name__
-        else module
-    )
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.capture.layers import plain_path
 from neuraldbg.capture.microscope import loss as loss_part
 from neuraldbg.capture.microscope import optimizer as steps
 from neuraldbg.capture.microscope import report
@@ -411,7 +412,7 @@ class Microscope:
     def _parameters(self) -> list[tuple[str, Tensor]]:
         """Return the parameters of the watched models by name."""
         return [
-            (".".join(part for part in (model, name) if part), parameter)
+            (".".join(part for part in (model, plain_path(name)) if part), parameter)
             for model, module in self._models.items()
             for name, parameter in module.named_parameters()
         ]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.ranks import part_of
+
 NAN = 1
 """Flag: the tensor holds a NaN."""
 POSITIVE = 2
@@ -38,11 +40,12 @@ class Verdict:
 def flags(tensor: Tensor) -> int:
     """Return which kinds of non-finite values `tensor` holds (NAN | POSITIVE | NEGATIVE).
 
-    Reads every element; one device sync. Layouts without a reduction count as finite.
+    Reads every element (of a sharded tensor those of this rank); one device sync. Layouts without
+    a reduction count as finite.
     """
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
         return 0
-    values = tensor.detach()
+    values = part_of(tensor.detach())
     try:
         if values.layout is not torch.strided:
             values = values.coalesce().values() if values.is_sparse else values.values()

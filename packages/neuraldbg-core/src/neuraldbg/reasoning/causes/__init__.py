@@ -26,6 +26,8 @@ MODULES = (
     "eval_mode_in_training",
     "train_mode_in_eval",
     "accumulation_unscaled",
+    "rank_divergence",
+    "wrapper_bypassed",
     "observed",
     "unnormalized_input",
     "unnormalized_target",

@@ -339,6 +339,8 @@ ELSEWHERE = frozenset(
         "accumulation_unscaled",
         "eval_mode_in_training",
         "train_mode_in_eval",
+        "rank_divergence",
+        "wrapper_bypassed",
     }
 )
 """Kinds that causes of their own judge over the whole run."""

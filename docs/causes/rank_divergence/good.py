@@ -1,0 +1,26 @@
+"""Call the wrapper, which averages the gradients of all processes."""
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from neuraldbg import NeuralDbg
+
+distributed.init_process_group("gloo")
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1))
+wrapper = DistributedDataParallel(model)
+optimizer = torch.optim.Adam(wrapper.parameters(), lr=0.01)
+data = torch.Generator().manual_seed(distributed.get_rank())
+
+with NeuralDbg(wrapper, trace="run.ndbg") as dbg:
+    for _ in range(80):
+        inputs = torch.randn(64, 8, generator=data)
+        targets = inputs[:, :4].sum(1, keepdim=True)
+        loss = nn.functional.mse_loss(wrapper(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dbg.record_loss(loss)
+
+distributed.destroy_process_group()
