@@ -50,9 +50,9 @@ def test_weights_of_shards_are_those_of_the_twin(folder, merged):
         assert one.initial_rms == pytest.approx(other.initial_rms, rel=1e-5)
     for stat in (ParameterStat.WEIGHT_RMS, ParameterStat.UPDATE_RMS, ParameterStat.WEIGHT_MAX):
         for row, parameter in enumerate(whole.run.parameters):
-            seen, expected = (t.facts.parameter[:, row, stat] for t in (whole, twin))
-            is_whole = np.prod(parameter.shape) <= 256  # else both are samples, of other elements
-            np.testing.assert_allclose(seen, expected, rtol=2e-3 if is_whole else 0.15)
+            if np.prod(parameter.shape) <= 256:  # else both are samples, of other elements
+                seen, expected = (t.facts.parameter[:, row, stat] for t in (whole, twin))
+                np.testing.assert_allclose(seen, expected, rtol=2e-3)
 
 
 def test_batches_of_all_ranks_are_combined(folder, merged):

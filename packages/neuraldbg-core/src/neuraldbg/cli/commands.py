@@ -101,7 +101,7 @@ def watch(trace: Path, interval: float, *, once: bool) -> None:
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False),
               help="The trace to write.")  # fmt: skip
 def merge(traces: tuple[Path, ...], output: Path) -> None:
-    """Join the traces of the ranks of one run, and say what is wrong with the whole."""
+    """Join the traces of the ranks of one run into one trace."""
     from neuraldbg.inquiry import merge_traces
 
     inquiry = merge_traces(traces, output)
