@@ -23,7 +23,7 @@ from neuraldbg.cli.watch import follow
 from neuraldbg.inquiry import Inquiry, load_trace
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
-COMMANDS = ("explain", "report", "export", "watch", "plugins", "doctor")
+COMMANDS = ("explain", "report", "export", "merge", "watch", "plugins", "doctor")
 
 
 @pytest.fixture
