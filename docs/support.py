@@ -78,7 +78,8 @@ class Section:
             lines += [""] * bool(self.reasons)
             lines += [f"{n}. {reason}." for n, reason in enumerate(self.reasons, 1)]
         if self.sentences:
-            lines += ["", "Also tested:", "", *(f"- {each}" for each in self.sentences)]
+            lines += ["", "Also tested:", ""] if self.cells else ["Tested:", ""]
+            lines += [*(f"- {each}" for each in self.sentences)]
         return lines
 
 

@@ -1,4 +1,4 @@
-"""The traces of two ranks become one: true norms, who saw what, and whether weights agree."""
+"""The merged traces of two processes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_batches_of_all_ranks_are_combined(folder, merged):
         ("other_lr", None, 10, "learning rates differ by 90 %"),
     ],
 )
-def test_ranks_that_part_are_named_with_layer_step_and_reason(merged, name, layer, step, words):
+def test_ranks_that_part_are_named_with_layer_and_step_and_reason(merged, name, layer, step, words):
     first = merged(name).explain_failure()[0]
     assert (first.cause, first.layer, first.onset) == ("rank_divergence", layer, step)
     assert first.failure_type == "training_wiring"

@@ -1,4 +1,4 @@
-"""DDP on two ranks: the run is the run, each rank has its trace, and the gradients are the true."""
+"""Replicated over two processes (DDP)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FSDP2 on two ranks: figures are of what each rank holds, and no collective is added."""
+"""Sharded over two processes (FSDP2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_healthy_shards_are_quiet(folder, reports):
     assert [report["causes"] for report in reports(folder, "fsdp")] == [[], []]
 
 
-def test_layers_have_the_names_and_kinds_of_the_users_own_modules(folder):
+def test_layers_have_the_names_and_kinds_of_the_modules_that_were_wrapped(folder):
     run = load_trace(folder / "fsdp.ndbg").trace.run
     assert [(layer.path, layer.kind) for layer in run.layers] == [
         ("first.0", "Linear"),
