@@ -18,6 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import record
+import report_cost
 from report_accuracy import accuracy, quietness, time_to_explain
 from tables import paragraphs, table
 
@@ -61,8 +62,13 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         parts.append(accuracy(found["accuracy"], found.get("accuracy-public")))
     if "quiet" in found:
         parts.append(quietness(found["quiet"], found.get("quiet-public")))
+    if "overhead" in found:
+        parts.append(report_cost.cost(found["overhead"]))
+    parts.append("## Time to explain")
+    if "overhead" in found:
+        parts.append(report_cost.explain(found["overhead"]))
     if "accuracy" in found:
-        parts += ["## Time to explain", time_to_explain(found["accuracy"])]
+        parts.append(time_to_explain(found["accuracy"]))
     parts += ["## How it was measured", provenance(list(found.values()))]
     return paragraphs(*parts)
 
@@ -82,6 +88,8 @@ def _blocks(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     blocks = {}
     if "accuracy" in found and "quiet" in found:
         blocks["accuracy"] = _accuracy_block(found["accuracy"], found["quiet"])
+    if "overhead" in found:
+        blocks["overhead"] = report_cost.readme_block(found["overhead"])
     return blocks
 
 
