@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent
 CORE = "packages/neuraldbg-core"
 ENGINE = "packages/neuraldbg-engine"
 PUBLIC = "neuraldbg==1.3.2"  # what stands on PyPI, measured beside ours
+PEERS = ("wandb==0.31.*", "torchlens==2.36.*")  # other tools, measured beside ours
 
 
 def install(session: nox.Session, *groups: str, packages: tuple[str, ...] = (CORE, ENGINE)) -> None:
@@ -136,6 +137,22 @@ def bench_quiet(session: nox.Session) -> None:
     script = "benchmarks/bench_quiet.py"
     session.run("python", script, "--save", *session.posargs)
     session.run("python", script, "--save", "--public", public_release(session), *session.posargs)
+    session.run("python", "benchmarks/report.py")
+
+
+@nox.session(name="bench-overhead")
+def bench_overhead(session: nox.Session) -> None:
+    """Measure what watching costs, in one interleaved run with other tools."""
+    install(session, "bench")
+    folder = Path(session.create_tmp()).resolve() / "peers"
+    peers = str(folder / "bin" / "python")
+    if not folder.exists():
+        session.run("python", "-m", "venv", str(folder))
+        pip = (peers, "-m", "pip", "install", "--quiet")
+        session.run(*pip, "--upgrade", "pip>=25.1", external=True)
+        session.run(*pip, "--group", "torch", *PEERS, external=True)
+    others = ("--peers", peers, "--public", public_release(session))
+    session.run("python", "benchmarks/bench_beside.py", "--save", *others, *session.posargs)
     session.run("python", "benchmarks/report.py")
 
 

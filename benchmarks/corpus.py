@@ -20,7 +20,8 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_accuracy import HERE, half, load
+from programs_of import expand, load
+from scoring import half
 
 
 class Task(NamedTuple):
@@ -34,7 +35,9 @@ class Task(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{Path(self.path).stem}.{self.variant}.{self.seed}"
+        # A name may hold a fault (`file.py::fault`) or an operator (`operator@file.py`).
+        stem = Path(self.path).name.replace(".py", "").replace("::", "--")
+        return f"{stem}.{self.variant}.{self.seed}"
 
 
 def record(task: Task) -> str:
@@ -60,10 +63,10 @@ def record(task: Task) -> str:
         except Exception:  # noqa: BLE001 - the program's own failure is part of the truth
             error = traceback.format_exc(limit=-2)
     row = {
-        "program": Path(task.path).stem,
+        "program": program.name,
         "variant": task.variant,
         "seed": task.seed,
-        "half": half(Path(task.path).stem),
+        "half": half(program.family),
         "truth": program.TRUTH,
         "traces": traces,
         "error": error,
@@ -81,18 +84,12 @@ def attempt(task: Task) -> str:
         return f"{task.name}: NOT RECORDED\n{traceback.format_exc()}"
 
 
-def programs(paths: list[str]) -> list[str]:
-    """Return the program files under these paths."""
-    files: list[str] = []
-    for path in map(Path, paths):
-        files += [str(p) for p in sorted(path.glob("[a-z]*.py"))] if path.is_dir() else [str(path)]
-    return [f for f in files if Path(f).name != "harness.py"]
-
-
 def tasks(files: list[str], folder: Path, seeds: list[int]) -> list[Task]:
     """Return the runs that are not recorded yet."""
     wanted = []
     for path in files:
+        if load(path).skip:
+            continue
         variants = ("faulty", "fixed") if load(path).TRUTH["causes"] else ("healthy",)
         wanted += [Task(path, v, seed, str(folder)) for v in variants for seed in seeds]
     return [task for task in wanted if not (folder / f"{task.name}.json").exists()]
@@ -102,12 +99,12 @@ def main() -> None:
     """Record what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("paths", nargs="*", default=[str(HERE / "zoo" / "programs")])
+    parser.add_argument("paths", nargs="*")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    todo = tasks(programs(args.paths), args.folder, args.seeds)
+    todo = tasks(expand(args.paths), args.folder, args.seeds)
     context = multiprocessing.get_context("spawn")
     with context.Pool(args.jobs, maxtasksperchild=8) as pool:
         for line in pool.imap_unordered(attempt, todo):

@@ -19,13 +19,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import record
 import report_cost
-from report_accuracy import accuracy, quietness, time_to_explain
+from report_accuracy import accuracy, left_out, quietness, time_to_explain
 from tables import paragraphs, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
-MEASUREMENTS = ("accuracy", "quiet", "accuracy-public", "quiet-public", "overhead")
+MEASUREMENTS = ("accuracy", "quiet", "accuracy-public", "quiet-public", "left-out", "overhead")
 
 INTRODUCTION = """\
 What NeuralDBG gets right, when it is wrongly loud, and what it costs.
@@ -60,11 +60,14 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     ]
     if "accuracy" in found:
         parts.append(accuracy(found["accuracy"], found.get("accuracy-public")))
+    if "left-out" in found:
+        parts.append(left_out(found["left-out"]))
     if "quiet" in found:
         parts.append(quietness(found["quiet"], found.get("quiet-public")))
     if "overhead" in found:
         parts.append(report_cost.cost(found["overhead"]))
-    parts.append("## Time to explain")
+    if found.keys() & {"overhead", "accuracy"}:
+        parts.append("## Time to explain")
     if "overhead" in found:
         parts.append(report_cost.explain(found["overhead"]))
     if "accuracy" in found:
