@@ -134,6 +134,12 @@ class Onset:
 
     def lead(self, other: Onset) -> float:
         """Return the probability that this one began before the other; ties count half."""
+        if self._ends[-1] < other.steps[0]:
+            return 1.0
+        if other._ends[-1] < self.steps[0]:
+            return 0.0
+        if self == other:
+            return 0.5
         mine = (np.array(self.steps) + np.array(self._ends)) / 2
         theirs = (np.array(other.steps) + np.array(other._ends)) / 2
         total = np.concatenate([[0.0], np.cumsum(other.weights)])

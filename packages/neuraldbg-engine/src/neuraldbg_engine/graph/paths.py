@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.hypotheses import CausalLink
 from neuraldbg_engine.graph.anomalies import Anomaly, anomalies
-from neuraldbg_engine.graph.nodes import Edge, Node, Signal, Structure
+from neuraldbg_engine.graph.nodes import Node, Signal, Structure
 from neuraldbg_engine.graph.words import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from neuraldbg.trace import Trace
 
@@ -37,7 +37,6 @@ class CausalGraph:
         """Take a trace; `view` is core's view of the same trace where there is one already."""
         self.view = view if view is not None else CaseView(trace)
         self.structure = Structure(self.view.flow)
-        self._explained: dict[Node, list[Node]] = {}
 
     @cached_property
     def anomalies(self) -> Mapping[Node, Anomaly]:
@@ -56,43 +55,61 @@ class CausalGraph:
     def _rank(self) -> dict[Node, int]:
         return {node: rank for rank, node in enumerate(self.anomalies)}
 
-    def explaining(self, node: Node) -> list[tuple[Node, Edge]]:
+    @cached_property
+    def _through(self) -> dict[Node, int]:
+        """Nearest anomalous ancestors of every node, as bits by rank; sound nodes pass them on.
+
+        A few sweeps in the order of a step: the second one carries what weights bring along from
+        the step before.
+        """
+        nodes = [*self.structure.nodes, *(n for n in self.anomalies if n not in self._known)]
+        reach = dict.fromkeys(nodes, 0)
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for node in nodes:
+                bits = 0
+                for parent, _ in self.structure.parents(node):
+                    rank = self._rank.get(parent)
+                    bits |= reach.get(parent, 0) if rank is None else 1 << rank
+                if bits != reach[node]:
+                    reach[node], is_settled = bits, False
+        return reach
+
+    @cached_property
+    def _known(self) -> frozenset[Node]:
+        return frozenset(self.structure.nodes)
+
+    def _leading(self, node: Node) -> Iterator[Node]:
+        """Yield the nearest anomalous nodes that can have led to `node`, the earliest first."""
+        child, own = self.anomalies[node], self._rank[node]
+        bits = self._through[node] & ((1 << own) - 1)
+        while bits:
+            rank = (bits & -bits).bit_length() - 1
+            bits &= bits - 1
+            parent = self._ordered[rank]
+            if self.anomalies[parent].onset.lead(child.onset) >= POSSIBLE:
+                yield parent
+
+    @cached_property
+    def _ordered(self) -> tuple[Node, ...]:
+        return tuple(self.anomalies)
+
+    def explaining(self, node: Node) -> list[Node]:
         """Return the nearest anomalous nodes that can have led to `node`, the earliest first.
 
         What lies between them is sound, or not measured: the signal passed through it.
         """
-        child = self.anomalies[node]
-        found: dict[Node, Edge] = {}
-        seen, todo = {node}, deque([(node, Edge.FORWARD)])
-        while todo:
-            current, _ = todo.popleft()
-            for parent, edge in self.structure.parents(current):
-                if parent in seen:
-                    continue
-                seen.add(parent)
-                if parent in self.anomalies and self._can_lead(parent, child):
-                    found[parent] = edge if current == node else Edge.FORWARD
-                elif parent not in self.anomalies:
-                    todo.append((parent, edge))
-        return sorted(found.items(), key=lambda pair: self._rank[pair[0]])
-
-    def _can_lead(self, parent: Node, child: Anomaly) -> bool:
-        one = self.anomalies[parent]
-        if self._rank[parent] >= self._rank.get(child.node, len(self._rank)):
-            return False
-        return one.onset.lead(child.onset) >= POSSIBLE
-
-    def _why(self, node: Node) -> list[Node]:
-        if node not in self._explained:
-            self._explained[node] = [parent for parent, _ in self.explaining(node)]
-        return self._explained[node]
+        return list(self._leading(node))
 
     def roots(self) -> list[Anomaly]:
         """Return the anomalous nodes that no earlier anomalous node explains, the earliest first.
 
         Of two that began at the same time the clearer one comes first.
         """
-        free = [one for node, one in self.anomalies.items() if not self._why(node)]
+        free = [
+            one for node, one in self.anomalies.items() if next(self._leading(node), None) is None
+        ]
         return sorted(free, key=lambda one: (one.onset.best, -one.grade, self._key(one)))
 
     def route(self, symptom: Node, root: Node | None = None) -> list[Node]:
@@ -110,8 +127,8 @@ class CausalGraph:
             if found:
                 return found
         route = [symptom]
-        while parents := self._why(route[-1]):
-            route.append(parents[0])
+        while (parent := next(self._leading(route[-1]), None)) is not None:
+            route.append(parent)
         return route[::-1]
 
     def _between(self, root: Node, symptom: Node) -> list[Node]:
@@ -125,7 +142,7 @@ class CausalGraph:
                 while route[-1] != symptom:
                     route.append(came[route[-1]])
                 return route
-            for parent in self._why(node):
+            for parent in self._leading(node):
                 if parent not in seen:
                     seen.add(parent)
                     came[parent] = node
