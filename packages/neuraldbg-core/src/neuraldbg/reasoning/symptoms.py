@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,10 +91,13 @@ def dead_layers(view: CaseView, share: float = 0.95) -> list[Dead]:
     silent = view.activation(ActivationStat.SILENT_SHARE)
     zeros = view.activation(ActivationStat.ZERO_SHARE)
     highest = view.activation(ActivationStat.MAX)
-    found = []
+    found: list[Dead] = []
+    if not silent.size:
+        return found
+    ever = quiet(np.nanmax, silent, axis=0) >= share
     for layer in view.flow.executed:
         row = view.flow.row[layer.path]
-        if layer.activation not in RECTIFIERS or not len(silent):
+        if layer.activation not in RECTIFIERS or not ever[row]:
             continue
         ended = float(view.late(silent[:, row]))
         if not ended >= share:
@@ -279,17 +281,16 @@ def replaced_row(view: CaseView, first: int, last: int) -> int | None:
     weight = view.parameter(ParameterStat.WEIGHT_RMS)
     update = view.parameter(ParameterStat.UPDATE_RMS)
     known = np.flatnonzero(~np.isnan(weight).all(axis=1)) if weight.size else np.array([], int)
-    for before, after in pairwise(known):
-        gap = int(view.steps[after] - view.steps[before])
-        if after < first or before >= last or gap > MOST_GAP:
-            continue
-        moved = np.abs(weight[after] - weight[before])
-        longest = np.fmax(update[before], update[after] if gap > 1 else update[before])
-        with np.errstate(invalid="ignore"):
-            own = EXTERNAL * gap * longest + REPLACED * weight[before] + 1e-6
-            if (moved > own).any():
-                return int(min(max(before + 1, first), last))
-    return None
+    before, after = known[:-1], known[1:]
+    gap = view.steps[after] - view.steps[before]
+    near = (after >= first) & (before < last) & (gap <= MOST_GAP)
+    before, after, gap = before[near], after[near], gap[near][:, None]
+    moved = np.abs(weight[after] - weight[before])
+    longest = np.fmax(update[before], np.where(gap > 1, update[after], update[before]))
+    with np.errstate(invalid="ignore"):
+        own = EXTERNAL * gap * longest + REPLACED * weight[before] + 1e-6
+        rows = before[(moved > own).any(axis=1)]
+    return int(min(max(int(rows[0]) + 1, first), last)) if len(rows) else None
 
 
 MOST_GAP = 20

@@ -46,6 +46,7 @@ class CaseView:
         self.trace = trace
         self.run = trace.run
         self.flow = Flow(trace.run)
+        self._figures: dict[tuple[str, int], Array] = {}
 
     @cached_property
     def steps(self) -> NDArray[np.int64]:
@@ -81,19 +82,28 @@ class CaseView:
 
     def activation(self, stat: ActivationStat) -> Array:
         """Return one activation figure, `[T, L]`."""
-        return _columns(self.trace.facts.activation, stat, len(self.run.layers))
+        return self._columns("activation", stat, len(self.run.layers))
 
     def parameter(self, stat: ParameterStat) -> Array:
         """Return one parameter figure, `[T, P]`."""
-        return _columns(self.trace.facts.parameter, stat, len(self.run.parameters))
+        return self._columns("parameter", stat, len(self.run.parameters))
 
     def inputs(self, stat: InputStat) -> Array:
         """Return one input figure, `[T, I]`."""
-        return _columns(self.trace.facts.inputs, stat, len(self.run.inputs))
+        return self._columns("inputs", stat, len(self.run.inputs))
 
     def optimizer(self, stat: OptimizerStat) -> Array:
         """Return one optimizer figure, `[T, O]`."""
-        return _columns(self.trace.facts.optimizer, stat, len(self.run.optimizers))
+        return self._columns("optimizer", stat, len(self.run.optimizers))
+
+    def _columns(self, block: str, stat: int, width: int) -> Array:
+        """Return one figure of a block, read once; what many rules share is not to be changed."""
+        key = block, int(stat)
+        if key not in self._figures:
+            values = _columns(getattr(self.trace.facts, block), stat, width)
+            values.flags.writeable = False
+            self._figures[key] = values
+        return self._figures[key]
 
     def ledger(self, name: str) -> Array:
         """Return one field of the ledger, `[T]`."""

@@ -12,7 +12,7 @@ from neuraldbg.reasoning.symptoms import BOUNDED, RECTIFIERS, Dead, dead_layers
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
-from neuraldbg_engine.findings.case import largest, logs, middle, ratio
+from neuraldbg_engine.findings.case import largest, middle, ratio
 from neuraldbg_engine.findings.finding import Graded, both, finding, graded, log_ramp, ramp
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def grow(case: Case) -> Graded | None:
     if place < 0:
         return None
     path = case.view.run.layers[place].path
-    change = case.change(logs(rms[:, place]), direction=1, floor=0.1)
+    change = case.change(case.log_rms[:, place], direction=1, floor=0.1)
     return graded(
         log_ramp(top, 10.0, 300.0),
         f"the outputs of {path!r} grew to {top:.3g} times their size",
@@ -281,7 +281,7 @@ def shrink(case: Case) -> Graded | None:
     if place < 0:
         return None
     path = case.view.run.layers[place].path
-    change = case.change(logs(rms[:, place]), direction=-1, floor=0.1)
+    change = case.change(case.log_rms[:, place], direction=-1, floor=0.1)
     return graded(
         log_ramp(-top, 1e-2, 1e-4),
         f"the outputs of {path!r} shrank to {-top:.2g} of their size",
@@ -377,7 +377,7 @@ def nonfinite(case: Case) -> Graded | None:
 )
 def leap(case: Case) -> Graded | None:
     """From one step to the next a layer's outputs stand at a multiple of what they were."""
-    rms = logs(case.activation(ActivationStat.RMS))
+    rms = case.log_rms
     if case.is_short or not rms.size:
         return None
     known = np.asarray(np.isfinite(rms).any(axis=1), dtype=np.bool_)

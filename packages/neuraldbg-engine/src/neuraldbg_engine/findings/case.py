@@ -10,6 +10,7 @@ import numpy as np
 
 from neuraldbg.reasoning.rank import assess_all
 from neuraldbg.reasoning.view import EARLY, CaseView, quiet
+from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerRole
 from neuraldbg_engine.graph import CausalGraph
 from neuraldbg_engine.graph.anomalies import layer_gradient
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from neuraldbg.reasoning.cause import Assessment
-    from neuraldbg.schema.facts import ActivationStat, InputStat, ParameterStat
+    from neuraldbg.schema.facts import InputStat, ParameterStat
     from neuraldbg.trace import Trace
 
     Array = NDArray[np.float64]
@@ -86,6 +87,11 @@ class Case:
             values.flags.writeable = False
             self._kept[key] = values
         return self._kept[key]
+
+    @cached_property
+    def log_rms(self) -> Array:
+        """Logs of the RMS of the layers' outputs, `[T, L]`; NaN where it is 0 or not finite."""
+        return logs(self.activation(ActivationStat.RMS))
 
     @cached_property
     def worked(self) -> Flags:

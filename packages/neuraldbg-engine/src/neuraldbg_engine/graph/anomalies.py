@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.baseline import median_mad
 from neuraldbg.reasoning.inputs import harmed_rows
 from neuraldbg.reasoning.symptoms import departure_row, lr_leap
 from neuraldbg.reasoning.view import quiet
@@ -15,7 +16,7 @@ from neuraldbg.schema.events import SemanticEvent
 from neuraldbg.schema.facts import ActivationStat, GradState, InputStat, ParameterStat
 from neuraldbg.schema.vocabulary import EventType, Severity
 from neuraldbg_engine.graph.nodes import DATA, LOSS, OPTIMIZER, Node, Signal
-from neuraldbg_engine.timeline import Onset, change_point
+from neuraldbg_engine.timeline import Onset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,27 +204,46 @@ def _of_outputs(view: CaseView) -> Iterator[Anomaly]:
 
 
 def _moved(view: CaseView, signal: Signal, names: list[str], series: Array) -> Iterator[Anomaly]:
-    """Yield what ended an order of magnitude above or below where it began, `[T, L]`."""
+    """Yield what ended an order of magnitude above or below where it began, `[T, L]`.
+
+    It began when the figure left its noise for good, at the latest when it had gone half its way.
+    """
     if len(series) < SHORT:
         return
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.where(series > 0, series, np.nan))
         logs = np.where(np.isfinite(logs), logs, np.nan)
-        change = view.late(logs) - view.early(logs)
-    for column in np.flatnonzero(np.abs(change) > np.log(GROWN)):
-        size = float(change[column])
-        found = change_point(
-            logs[:, column],
-            view.steps,
-            view.trace.facts.stops,
-            direction=1 if size > 0 else -1,
-            floor=0.1,
-        )
-        if found is None or found.evidence < 0:
-            continue
-        grade = min((abs(size) - np.log(GROWN)) / np.log(FAR / GROWN), 1.0)
-        state = "grown" if size > 0 else "shrunk"
-        yield Anomaly(Node(signal, names[column]), 0.3 + 0.6 * float(grade), found.onset, state)
+    early = view.early(logs)
+    size = view.late(logs) - early
+    columns = np.flatnonzero(np.abs(size) > np.log(GROWN))
+    if not len(columns):
+        return
+    gone = (logs[:, columns] - early[columns]) * np.sign(size[columns])
+    _, noise = median_mad(np.diff(gone, axis=0))
+    leaves = _for_good(gone > np.maximum(3 * noise, 0.1 * np.abs(size[columns])), gone)
+    half = _for_good(gone > 0.5 * np.abs(size[columns]), gone)
+    stops = view.trace.facts.stops
+    for place, column in enumerate(columns):
+        first, last = sorted((int(leaves[place]), int(half[place])))
+        onset = Onset.within(int(view.steps[first]), int(stops[last]), int(view.steps[first]))
+        share = (abs(float(size[column])) - np.log(GROWN)) / np.log(FAR / GROWN)
+        state = "grown" if size[column] > 0 else "shrunk"
+        node = Node(signal, names[int(column)])
+        yield Anomaly(node, 0.3 + 0.6 * float(min(share, 1.0)), onset, state)
+
+
+def _for_good(above: Flags, values: Array) -> NDArray[np.intp]:
+    """Return the first row per column from which on nine in ten measured rows are flagged.
+
+    The last row where there is none. `[T, C]` -> `[C]`.
+    """
+    known = np.isfinite(values)
+    flagged = above & known
+    hits = np.cumsum(flagged[::-1], axis=0)[::-1]
+    count = np.maximum(np.cumsum(known[::-1], axis=0)[::-1], 1)
+    lasting = flagged & (hits >= 0.9 * count)
+    first = np.argmax(lasting, axis=0)
+    return np.where(lasting.any(axis=0), first, len(values) - 1)
 
 
 def layer_gradient(view: CaseView, paths: tuple[str, ...]) -> Array:
