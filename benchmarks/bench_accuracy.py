@@ -161,10 +161,8 @@ def main() -> None:
         args.json.write_text(json.dumps(data["rows"], default=str), encoding="utf-8")
     if args.save:
         data["rows"] = [row for row in data["rows"] if row["form"] == "faulty"]
-        command = "python benchmarks/bench_accuracy.py --save"
         name = "accuracy-public" if args.public else "accuracy"
-        command += " --public PYTHON" if args.public else ""
-        record.save(name, command, data, **version_of(args.public))
+        record.save(name, record.command(), data, **version_of(args.public))
     columns = (*scoring.COLUMNS, *scoring.CAUSELESS) if args.public else scoring.COLUMNS
     totals(data["rows"], (*columns, "quiet"))
     print(f"{data['wall_s']} s with {args.jobs} jobs; {len(data['crashed'])} crashed")

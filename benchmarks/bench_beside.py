@@ -189,8 +189,7 @@ def main() -> None:
     print(f"explain: {data['explain']}")
     data["wall_s"] = round(time.monotonic() - start)
     if args.save:
-        command = "python benchmarks/bench_beside.py --save --peers PYTHON --public PYTHON"
-        record.save("overhead", command, data, **peers_versions(args))
+        record.save("overhead", record.command(), data, **peers_versions(args))
     print(f"{data['wall_s']} s")
 
 

@@ -38,10 +38,8 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps(data["rows"], default=str), encoding="utf-8")
     if args.save:
-        command = "python benchmarks/bench_quiet.py --save"
         name = "quiet-public" if args.public else "quiet"
-        command += " --public PYTHON" if args.public else ""
-        record.save(name, command, data, **version_of(args.public))
+        record.save(name, record.command(), data, **version_of(args.public))
     totals(data["rows"])
     print(f"{data['wall_s']} s with {args.jobs} jobs; {len(data['crashed'])} crashed")
 

@@ -298,7 +298,7 @@ def save_left_out(rows: list[dict[str, Any]]) -> None:
         }
         for row in rows
     ]
-    record.save("left-out", "python benchmarks/fit_engine.py fit CORPUS", {"rows": kept})
+    record.save("left-out", record.command(), {"rows": kept})
 
 
 def write(whole: Calibration, held_out: dict[str, Any], samples: list[Sample]) -> None:

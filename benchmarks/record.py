@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,14 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
+
+
+def command() -> str:
+    """Return the command that runs now, without the paths of this machine."""
+    script, *arguments = sys.argv
+    shown = [Path(a).name if os.sep in a else a for a in arguments]
+    shown = ["PYTHON" if a.startswith("python") else a for a in shown]
+    return " ".join(["python", f"benchmarks/{Path(script).name}", *shown])
 
 
 def save(name: str, command: str, data: dict[str, Any], **more_versions: str) -> Path:

@@ -19,11 +19,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import record
 import report_cost
+import report_dogfood
 from report_accuracy import accuracy, left_out, quietness, time_to_explain
 from tables import paragraphs, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
+SCENARIOS = ROOT / "docs" / "PHASE2_DOGFOODING.md"
 README = ROOT / "README.md"
 MEASUREMENTS = ("accuracy", "quiet", "accuracy-public", "quiet-public", "left-out", "overhead")
 
@@ -112,23 +114,30 @@ def _accuracy_block(accurate: dict[str, Any], quiet: dict[str, Any]) -> str:
     return table(("edition", "half", *COLUMNS, "false alarms on runs that learn"), lines)
 
 
-def main() -> int:
-    """Write or compare the pages; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    args = parser.parse_args()
+def write(*, check: bool) -> int:
+    """Write the pages, or compare them; return the exit status."""
     loaded = {name: record.load(name) for name in MEASUREMENTS}
     found = {name: document for name, document in loaded.items() if document is not None}
     wanted = {PAGE: page(found), README: readme(README.read_text(encoding="utf-8"), found)}
+    scenarios = record.load("dogfood")
+    if scenarios is not None:
+        wanted[SCENARIOS] = report_dogfood.page(scenarios)
     stale = []
     for path, text in wanted.items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(path)
-            if not args.check:
+            if not check:
                 path.write_text(text, encoding="utf-8")
     for path in stale:
-        print(f"{path.relative_to(ROOT)} {'is stale' if args.check else 'written'}")
-    return int(args.check and bool(stale))
+        print(f"{path.relative_to(ROOT)} {'is stale' if check else 'written'}")
+    return int(check and bool(stale))
+
+
+def main() -> int:
+    """Write or compare the pages; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    return write(check=parser.parse_args().check)
 
 
 if __name__ == "__main__":
