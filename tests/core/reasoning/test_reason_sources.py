@@ -206,3 +206,56 @@ def test_wrong_custom_gradient_counts_where_the_run_does_not_learn(ratio, loss, 
     note = Observation("custom_gradient", 0, "a", figures, words)
     trace = record(run, loss=loss, observations=once(note))
     assert (causes(trace)[:1] == ["custom_backward_wrong"]) is is_told
+
+
+def attention_notes(certain):
+    def notes(step):
+        if step & (step - 1):
+            return []
+        sharp = certain(step)
+        figures = {"keys": 12.0, "certain": sharp, "entropy_share": 1 - sharp, "logit_range": 3.0}
+        return [Observation("attention", step, "a", figures)]
+
+    return notes
+
+
+ATTENDING = make_run(
+    layers=(linear("a", 0, INPUT, is_output=True),), parameters=(matrix("a.weight", (4, 4)),)
+)
+
+
+@pytest.mark.parametrize(
+    ("certain", "loss", "onset"),
+    [
+        (lambda step: 0.1 if step < 8 else 0.999, flat, 8),
+        (lambda _step: 0.999, flat, 0),
+        (lambda _step: 0.999, falling, None),
+        (lambda _step: 0.4, flat, None),
+    ],
+)
+def test_attention_that_is_one_hot_in_a_run_that_does_not_learn_has_collapsed(certain, loss, onset):
+    found = reason(record(ATTENDING, loss=loss, observations=attention_notes(certain)))
+    told = [h.onset for h in found if h.cause == "attention_collapse"]
+    assert told == ([] if onset is None else [onset])
+
+
+@pytest.mark.parametrize(
+    ("is_trained", "size", "is_told"), [(1, 0.2, 1), (0, 0.2, 0), (1, 0.01, 0)]
+)
+def test_trained_weights_that_the_first_steps_run_over_are_forgotten(is_trained, size, is_told):
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (4, 4)),),
+        optimizers=(OptimizerInfo(kind="SGD", groups=1, parameters=("a.weight",)),),
+    )
+    note = Observation("pretrained", 0, None, {"layers": 4.0, "trained": 4.0})
+    trace = record(
+        run,
+        loss=falling,
+        observations=once(note) if is_trained else (),
+        parameter={
+            ("a.weight", ParameterStat.UPDATE_RMS): 0.3 * size,
+            ("a.weight", ParameterStat.WEIGHT_RMS): 0.3,
+        },
+    )
+    assert ("catastrophic_forgetting" in causes(trace)) == bool(is_told)

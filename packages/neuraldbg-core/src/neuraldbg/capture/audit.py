@@ -14,6 +14,7 @@ from torch import nn
 
 from neuraldbg.capture.objective import ObjectiveAudit, Structure, probe, trace_structure
 from neuraldbg.capture.outputs import Outputs
+from neuraldbg.capture.pretrained import pretrained
 from neuraldbg.capture.ranks import alone
 from neuraldbg.capture.recurrent import Memory
 from neuraldbg.capture.taps import PRE_ACTIVATION, Board
@@ -53,11 +54,13 @@ class Audit:
         self._gap = SPARSE_EVERY
         self._is_due = True
         self._is_probed = self._is_half_told = False
+        self._pretrained: dict[str, float] = {}
         self._forward: tuple[str, nn.Module, tuple[Any, ...], dict[str, Any], Any] | None = None
         self._batch = 0
 
     def attach(self) -> None:
-        """Hook every module's output, for the audited steps only."""
+        """Look at the weights that the run begins with; hook outputs for the audited steps."""
+        self._pretrained = pretrained(self.models)
         self._outputs.attach(self._modules)
         self.memory.attach()
 
@@ -120,6 +123,9 @@ class Audit:
         if not self._is_due:
             return []
         found = [*self._recurrent(label), *self._half(label)]
+        if self._pretrained:
+            found.append(Observation("pretrained", label, figures=self._pretrained))
+            self._pretrained = {}
         if self.is_due_structure:
             found += self._structure_observation(label)
         return found

@@ -26,6 +26,8 @@ FIRST_STEPS = 8
 """Steps that are all audited: labels need a few batches, and a fault of the objective acts from
 step 0."""
 FIRST_GAP = 64
+REPEATED = frozenset({"loss_function", "attention"})
+"""Kinds that describe and do not accuse: they are told again with new figures."""
 
 
 def is_due(step: int) -> bool:
@@ -139,7 +141,7 @@ class ObjectiveAudit:
     def _is_new(self, found: Observation) -> bool:
         """Return whether this was not said before; a loss is described again with its targets."""
         key = (found.kind, found.layer, found.words.get("loss"), found.words.get("term"))
-        if found.kind == "loss_function":
+        if found.kind in REPEATED:
             return True
         if key in self._said:
             return False

@@ -52,6 +52,7 @@ MODULES = (
     "missing_gradient_clipping",
     "stale_second_moment",
     "missing_warmup",
+    "catastrophic_forgetting",
     "adapter_scale_too_high",
     "resume_without_optimizer_state",
     "residual_scale_growth",

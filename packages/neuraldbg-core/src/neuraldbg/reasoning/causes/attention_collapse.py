@@ -27,6 +27,9 @@ def assess(view: CaseView) -> Assessment | None:
     """Look for one-hot attention rows, or queries and keys that grew far, in a run that fails."""
     if view.curve.learned or not view.curve or view.is_broken or not len(view.steps):
         return None
+    sharp = _sharp(view)
+    if sharp is not None:
+        return sharp
     certain = view.activation(ActivationStat.ROW_MAX)
     rms = view.activation(ActivationStat.RMS)
     for layer in view.flow.executed:
@@ -54,6 +57,36 @@ def assess(view: CaseView) -> Assessment | None:
     return None
 
 
+def _sharp(view: CaseView) -> Assessment | None:
+    """Look at what the audits measured of each attention: one-hot rows at the end and before it."""
+    found = []
+    for layer in {note.layer for note in view.observations.get("attention", [])}:
+        notes = [n for n in view.observations["attention"] if n.layer == layer]
+        one_hot = [n.figures["certain"] > CERTAIN and n.figures["keys"] > 3 for n in notes]
+        if len(notes) < 3 or not all(one_hot[-2:]) or notes[-1].step < notes[0].step + SETTLED:
+            continue
+        first = len(one_hot)
+        while first and one_hot[first - 1]:
+            first -= 1
+        found.append((view.flow.place.get(layer or "", 0), layer or "", notes, first))
+    if not found:
+        return None
+    _, layer, notes, first = min(found, key=lambda x: x[:2])
+    early, late = notes[0].figures["entropy_share"], notes[-1].figures["entropy_share"]
+    is_initial = first == 0
+    what = (
+        f"its rows are one-hot before the first update (entropy {figure(late)} of the most)"
+        if is_initial
+        else f"its rows became one-hot (entropy {figure(early)} of the most, then {figure(late)})"
+    )
+    rows = np.array([view.row_at(notes[first].step)])
+    return _found(view, layer, what, rows, 0.8 if is_initial else 0.75)
+
+
+SETTLED = 16
+"""Steps after which sharp rows are no passing state of the first updates. Heuristic."""
+
+
 def _is_attention(layer: LayerInfo) -> bool:
     words = ("att", "softmax", "weights")
     return layer.role is LayerRole.ACTIVATION or any(w in layer.path.lower() for w in words)
@@ -73,5 +106,7 @@ def _found(
         onset_range=(view.label(0), step),
         evidence=view.events(types=["representation_collapse", "activation_regime_shift"]),
         chain=(link(layer, step, what), link(layer, step, "one-hot rows pass no gradient back")),
-        explains=frozenset({"unknown", "labels_unrelated_to_inputs", "embedding_collapse"}),
+        explains=frozenset(
+            {"unknown", "labels_unrelated_to_inputs", "embedding_collapse", "missing_warmup"}
+        ),
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.causes.lr_too_high import HUGE_STEP
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def assess(view: CaseView) -> Assessment | None:
-    """Look for full lr from step 0 on an attention model that does not learn."""
+    """Look for full lr from step 0 on an attention model that does not learn.
+
+    No warmup makes steps of a tenth of the weights bearable: beyond that the lr itself comes first.
+    """
     curve = view.curve
     if not curve or not view.is_failing or not view.is_adaptive or not view.flow.has_attention:
         return None
@@ -30,7 +34,7 @@ def assess(view: CaseView) -> Assessment | None:
     return Assessment(
         cause="missing_warmup",
         failure=FailureType.OPTIMIZER_INSTABILITY,
-        confidence=0.6 + 0.15 * (start > 0.03),
+        confidence=0.55 if start > HUGE_STEP else 0.6 + 0.15 * (start > 0.03),
         description=(
             f"Warmup missing from step {step}: {next(iter(view.optimizer_kinds))} starts an "
             f"attention model at its full lr {figure(peak)}, its first steps move the weights by "

@@ -66,6 +66,8 @@ def _seen(view: CaseView) -> Assessment | None:
             if note.words.get("cause") != CAUSE or not view.is_failing:
                 continue
             what = note.words.get("argument", "").rpartition("; ")[2]
+            if kind == "nonfinite_parameter":
+                what = f"`{note.words.get('name', '')}` holds {what}"
             return Assessment(
                 cause=CAUSE,
                 failure=FailureType.NUMERICAL_ERROR,

@@ -25,6 +25,7 @@ class Check(Protocol):
 
 def all_checks() -> list[Check]:
     """Return one fresh instance of every check."""
+    from neuraldbg.capture.objective.checks.attention import AttentionFigures
     from neuraldbg.capture.objective.checks.broadcast import BroadcastLoss
     from neuraldbg.capture.objective.checks.constants import ConstantTerm
     from neuraldbg.capture.objective.checks.degenerate import DegenerateTargets
@@ -61,5 +62,6 @@ def all_checks() -> list[Check]:
         NegativeTerm,
         Temperature,
         InplaceSkip,
+        AttentionFigures,
     )
     return [kind() for kind in kinds]
