@@ -8,6 +8,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from neuraldbg.capture.objective import ObjectiveAudit
+from neuraldbg.capture.objective.audit import REPEATED
 
 
 class Tapped:
@@ -62,6 +63,6 @@ def run_audit():
                 audit.stepped({id(p) for p in parameters})
             taps.nodes.clear()
         assert audit.problems == []
-        return {o.kind: o for o in said if o.kind != "loss_function"}
+        return {o.kind: o for o in said if o.kind not in REPEATED}
 
     return run
