@@ -12,6 +12,7 @@ import pytest
 from neuraldbg.reasoning import couplings, reason
 from neuraldbg.reasoning.cause import argument
 from neuraldbg.reasoning.curve import Curve
+from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.events import SemanticEvent
 from neuraldbg.schema.facts import (
     ActivationStat,
@@ -397,3 +398,18 @@ def test_jumps_of_a_long_noisy_loss_are_found_in_no_time():
     jumps = Curve(np.arange(len(values)), values).jumps
     assert 5_000 in {index for index, _, _ in jumps}
     assert time.perf_counter() - began < 2
+
+
+def test_decimated_codes_of_gradients_are_not_averaged_into_other_codes():
+    """A critic that steps on some steps and has no gradient on others: no mean of codes is NaN."""
+
+    def states(step):
+        code = GradState.NOT_STEPPED if step % 3 else GradState.NONE
+        return {(None, P.GRAD_STATE): float(code)}
+
+    trace = record(count=2_600, loss=falling, parameter=states)
+    view = CaseView(trace)
+    assert not trace.facts.is_exact.all()
+    assert set(np.unique(view.parameter(P.GRAD_STATE))) <= {GradState.NONE, GradState.NOT_STEPPED}
+    assert not np.isinf(view.gradient_total).any()
+    assert view.broken_row is None

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -54,7 +56,26 @@ def test_finding_that_raises_is_unavailable_named_and_alone(monkeypatch, caplog)
     assert "updates.high" in caplog.text
 
 
+def test_order_does_not_depend_on_which_group_was_imported_first():
+    code = (
+        "import neuraldbg_engine.findings.specialists, neuraldbg_engine.findings.data;"
+        "from neuraldbg_engine.findings import registered; print(*registered())"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert seen.split() == list(registered())
+
+
+def test_there_are_at_least_80_direct_findings_each_with_meaning_and_source():
+    direct = [e for n, e in registered().items() if not n.startswith(("specialist.", "observed."))]
+    assert len(direct) >= 80
+    assert all(entry.meaning.endswith(".") and entry.source for entry in registered().values())
+    assert all("." in entry.name for entry in registered().values())
+
+
 def test_name_that_is_taken_is_refused():
+    assert "updates.high" in registered()
     with pytest.raises(ValueError, match="registered twice"):
         contract.finding("updates.high", "nowhere", meaning="Again.")(lambda case: None)
 

@@ -101,6 +101,8 @@ class CaseView:
         key = block, int(stat)
         if key not in self._figures:
             values = _columns(getattr(self.trace.facts, block), stat, width)
+            if key == ("parameter", int(ParameterStat.GRAD_STATE)):
+                values = self._states(values)
             values.flags.writeable = False
             self._figures[key] = values
         return self._figures[key]
@@ -111,6 +113,19 @@ class CaseView:
 
         facts = self.trace.facts.ledger
         return np.asarray(facts[:, list(LEDGER_FIELDS).index(name)], dtype=np.float64)
+
+    def _states(self, values: Array) -> Array:
+        """Return the states of gradients; a decimated row has the least code of its steps.
+
+        The mean of codes is no code: NONE and NOT_STEPPED, in turn, would make NONFINITE. Steps
+        with an event stay exact, so a gradient that was not finite among sound ones is not lost.
+        """
+        facts = self.trace.facts
+        decimated = ~facts.is_exact
+        if decimated.any() and values.size:
+            least = facts.layout.block(facts.extremes[0], "parameter")
+            values[decimated] = least[:, :, int(ParameterStat.GRAD_STATE)]
+        return values
 
     # -- weights and gradients ---------------------------------------------------------------
 

@@ -245,7 +245,7 @@ def shrink_with_depth(case: Case) -> Graded | None:
     )
 
 
-@finding("activations.grow", "Heuristic: a layer's output at 10 to 300 times its early size")
+@finding("activations.grow", "Heuristic: a layer's output at 30 to 1000 times its early size")
 def grow(case: Case) -> Graded | None:
     """A layer's outputs grow by orders of magnitude in the course of the run."""
     rms = case.activation(ActivationStat.RMS)
@@ -260,7 +260,7 @@ def grow(case: Case) -> Graded | None:
     path = case.view.run.layers[place].path
     change = case.change(case.log_rms[:, place], direction=1, floor=0.1)
     return graded(
-        log_ramp(top, 10.0, 300.0),
+        log_ramp(top, 30.0, 1000.0),
         f"the outputs of {path!r} grew to {top:.3g} times their size",
         path,
         change.onset if change else None,

@@ -82,18 +82,19 @@ def outputs_shrink(case: Case) -> Graded | None:
 
 @finding(
     "collapse.outputs_on_a_line",
-    "participation ratio; Heuristic: below 2 to 1.2 of 4 units and more",
+    "participation ratio; Heuristic: below 2 to 1.2, of 4 units and more, half of the early one",
 )
 def outputs_on_a_line(case: Case) -> Graded | None:
-    """All that varies between outputs lies along one direction."""
+    """All that varies between outputs comes to lie along one direction."""
     layers = [x for x in _wide_outputs(case) if x.units >= 4]
     ranks = case.late("activation", ActivationStat.RANK)[_rows(case, layers)]
     if not layers or np.isnan(ranks).all():
         return None
     place = int(np.nanargmin(ranks))
     rank = float(ranks[place])
+    early = float(case.early("activation", ActivationStat.RANK)[_rows(case, layers)][place])
     return graded(
-        ramp(rank, 2.0, 1.2),
+        both(ramp(rank, 2.0, 1.2), ramp(rank / max(early, 1.0), 0.8, 0.5)),
         f"outputs of {layers[place].path!r} have {rank:.2f} directions",
         layers[place].path,
         directions=rank,
@@ -374,8 +375,9 @@ def outputs_chase_targets(case: Case) -> Graded | None:
     outputs = output_rms(case.view)
     first, last = float(case.view.early(outputs)), float(case.view.late(outputs))
     times = last / first if first > 0 else float("nan")
+    grown = case.view.curve.end / max(abs(case.view.curve.start), 1e-12)
     return graded(
-        log_ramp(times, 4.0, 20.0),
+        both(log_ramp(times, 4.0, 20.0), log_ramp(max(grown, 1e-9), 1.2, 3.0)),
         f"outputs grew to {times:.3g} times their early size",
         onset=case.start,
         ratio=times,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 24
 """Losses below which a shape is noise."""
+LOW = 0.2
+"""Share of the origin below which a jump is one between two good losses."""
 APART = 10
 """Jumps closer than this are one."""
 
@@ -27,6 +29,11 @@ def _curve(case: Case) -> Curve | None:
     """Return the main loss where it is long enough for a shape and keeps its sign."""
     curve = case.view.curve
     return curve if curve and len(curve.finite) >= ENOUGH and not curve.is_signed else None
+
+
+def _height(curve: Curve, index: int) -> float:
+    """Return a loss over the origin: near convergence even a hundredfold is next to nothing."""
+    return float(curve.values[index]) / max(abs(curve.origin), 1e-12)
 
 
 @finding(
@@ -59,7 +66,7 @@ def plateau(case: Case) -> Graded | None:
 
 @finding(
     "curve.spike",
-    "core's jumps (robust z of 8 over the last 40 steps); Heuristic: z 8 to 30, 1.5 to 5 times",
+    "core's jumps (robust z of 8); Heuristic: z 8 to 30, 1.5 to 5 times, 10 to 50 % of the origin",
 )
 def spike(case: Case) -> Graded | None:
     """Single losses stand far above the recent past."""
@@ -70,7 +77,7 @@ def spike(case: Case) -> Graded | None:
         return graded(0.0)
     index, z, times = max(curve.jumps, key=lambda jump: min(jump[1] / 30, np.log(jump[2])))
     return graded(
-        both(ramp(z, 8, 30), log_ramp(times, 1.5, 5.0)),
+        both(ramp(z, 8, 30), log_ramp(times, 1.5, 5.0), ramp(_height(curve, index), 0.1, 0.5)),
         f"the loss of step {int(curve.steps[index])} is {times:.3g} times the level before",
         onset=Onset.exact(int(curve.steps[index])),
         robust_z=z,
@@ -84,7 +91,7 @@ def spikes_repeat(case: Case) -> Graded | None:
     curve = _curve(case)
     if curve is None:
         return None
-    places = [index for index, _, times in curve.jumps if times > 1.5]
+    places = [i for i, _, times in curve.jumps if times > 1.5 and _height(curve, i) > LOW]
     count = sum(1 for n, i in enumerate(places) if n == 0 or i - places[n - 1] >= APART)
     return graded(
         ramp(count, 1, 5),
@@ -121,7 +128,11 @@ def jump_lasts(case: Case) -> Graded | None:
     curve = _curve(case)
     if curve is None:
         return None
-    found = [(lasting_jump(case.view, i), i) for i, _, times in curve.jumps[:64] if times > 1.2]
+    found = [
+        (lasting_jump(case.view, i), i)
+        for i, _, times in curve.jumps[:64]
+        if times > 1.2 and _height(curve, i) > LOW
+    ]
     if not found:
         return graded(0.0)
     times, index = max(found)
@@ -135,19 +146,19 @@ def jump_lasts(case: Case) -> Graded | None:
 
 @finding(
     "curve.oscillates",
-    "Heuristic: the step-to-step noise of the second half is 0.3 to 1 times its level",
+    "Heuristic: the step-to-step noise of the second half is 15 to 60 % of the loss's origin",
 )
 def oscillates(case: Case) -> Graded | None:
-    """The loss is thrown up and down by about its own size."""
+    """The loss is thrown up and down by a large share of all that there is to learn."""
     curve = _curve(case)
     if curve is None or curve.is_broken:
         return None
     tail = curve.finite[len(curve.finite) // 2 :]
-    size = difference_noise(tail) / max(abs(float(np.median(tail))), 1e-12)
+    size = difference_noise(tail) / max(abs(curve.origin), 1e-12)
     return graded(
-        ramp(size, 0.3, 1.0),
-        f"from step to step the loss moves by {size:.0%} of its level",
-        noise_over_level=size,
+        ramp(size, 0.15, 0.6),
+        f"from step to step the loss moves by {size:.0%} of its origin",
+        noise_over_origin=size,
     )
 
 

@@ -285,7 +285,11 @@ def outlier_hurts(case: Case) -> Graded | None:
     )
 
 
-@finding("data.ordinary_at_spike", "Heuristic: robust z of 3 to 6 around the loss's largest jump")
+@finding(
+    "data.ordinary_at_spike",
+    "Heuristic: robust z of 3 to 6 around the loss's largest jump",
+    is_context=True,
+)
 def ordinary_at_spike(case: Case) -> Graded | None:
     """The loss jumped on batches that look like all others: inputs are not to blame."""
     curve, columns = case.view.curve, _floats(case)

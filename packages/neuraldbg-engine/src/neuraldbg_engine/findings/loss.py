@@ -79,9 +79,9 @@ def learned(case: Case) -> Graded | None:
     f"core's curve: less than {STUCK} of the way from its origin to 0, twice that is not stuck",
 )
 def stuck(case: Case) -> Graded | None:
-    """The loss never got clearly below its start."""
+    """The loss never got clearly below its start; of one model, for two balance each other."""
     curve = case.view.curve
-    if not curve or len(curve) < ENOUGH:
+    if not curve or len(curve) < ENOUGH or len(case.view.run.models) > 1:
         return None
     grade = 0.0 if curve.is_broken else ramp(curve.best_progress, 2 * STUCK, STUCK)
     return graded(
@@ -170,7 +170,8 @@ def large(case: Case) -> Graded | None:
 def below_zero(case: Case) -> Graded | None:
     """A loss that cannot be negative is."""
     curve = case.view.curve
-    if not curve or not case.view.objective.is_supervised:
+    objective = case.view.objective
+    if not curve or not objective.is_supervised or "log_probability" in objective.names:
         return None
     depth = -float(curve.finite.min()) / max(float(np.abs(curve.finite).max()), 1e-12)
     below = np.flatnonzero(curve.values < -0.02 * float(np.abs(curve.finite).max()))

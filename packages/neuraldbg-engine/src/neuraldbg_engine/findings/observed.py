@@ -40,6 +40,10 @@ AUDITED = frozenset(
 """Kinds of the audit of the loss: unavailable where it saw no loss."""
 
 
+USUAL = 0.3
+"""Confidence left where core's rule takes what was seen for common practice, or sees no harm."""
+
+
 def _onset(note: Observation, start: int) -> Onset:
     """Return since when: what capture confirms over the first steps holds from the start."""
     if note.step <= CONFIRMED_WITHIN:
@@ -64,6 +68,8 @@ def _look(kind: str, prior: float) -> Look:
             ),
         )
         sure = float(best.figures.get("confidence", prior))
+        if not KINDS[kind].is_due(view):
+            sure = min(sure, USUAL)
         words = ", ".join(f"{k} {v}" for k, v in best.words.items() if len(v) < 60)
         return graded(
             sure,

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from neuraldbg_engine.findings.case import Case
 
 NAMES = "roles and names of layers"
-PLAIN = 12
-"""Layers in series that plain nets still train (He et al. 2016, section 4.1)."""
 
 
 def experts(view: CaseView) -> dict[str, list[str]]:
@@ -266,7 +264,11 @@ def deep(case: Case) -> Graded | None:
     return graded(ramp(count, 7, 20), f"{count} weight layers", layers=count) if count else None
 
 
-@finding("structure.deep_and_plain", "He et al. 2016, section 4.1; Heuristic: 8 to 14 layers")
+@finding(
+    "structure.deep_and_plain",
+    "He et al. 2016, section 4.1; Heuristic: 8 to 14 layers",
+    is_context=True,
+)
 def deep_and_plain(case: Case) -> Graded | None:
     """Many weight layers stand in series without skip or normalisation."""
     flow, count = case.view.flow, len(case.chain)
@@ -342,7 +344,11 @@ def init_one_small(case: Case) -> Graded | None:
     )
 
 
-@finding("recurrent.forgets", f"capture's measurement; core: {LOST}; Heuristic: 1e-2 to 1e-5")
+@finding(
+    "recurrent.forgets",
+    f"capture's measurement; core: {LOST}; Heuristic: 1e-2 to 1e-5",
+    is_context=True,
+)
 def forgets(case: Case) -> Graded | None:
     """The gradient does not reach the first time steps of a recurrent layer."""
     notes = case.view.observations.get("recurrent_gradient", [])

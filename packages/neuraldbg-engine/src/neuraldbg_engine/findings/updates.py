@@ -117,7 +117,9 @@ def high_before_departure(case: Case) -> Graded | None:
     "Heuristic: the first five steps move weights 5 to 30 times as far as later ones do, per lr",
 )
 def early_larger(case: Case) -> Graded | None:
-    """At the same lr the first steps are far longer than the later ones."""
+    """At the same lr an adaptive optimizer's first steps are far longer than its later ones."""
+    if not case.view.is_adaptive:
+        return None
     size, lr = case.view.step_size, case.view.lr
     known = np.flatnonzero(np.isfinite(size) & np.isfinite(lr) & (lr > 0))
     if len(known) < 20:
@@ -215,7 +217,7 @@ def some_never_move(case: Case) -> Graded | None:
 @finding("updates.moved_without_step", "core's symptom: a move that the optimizer did not make")
 def moved_without_step(case: Case) -> Graded | None:
     """Between two steps weights moved as no optimizer step explains: loaded, reset, replaced."""
-    if case.rows < FEW:
+    if case.rows < FEW or "lbfgs" in case.view.optimizer_kinds:
         return None
     row = replaced_row(case.view, 1, case.rows - 1)
     if row is None:
@@ -230,14 +232,16 @@ def moved_without_step(case: Case) -> Graded | None:
 
 @finding("updates.opposed", "Heuristic: cosine of consecutive gradients below -0.2 to -0.6")
 def opposed(case: Case) -> Graded | None:
-    """Each gradient points back where the last one came from: steps overshoot."""
+    """Unlearned, each gradient points back where the last one came from: steps overshoot."""
     cosine = middle(case.late("parameter", ParameterStat.GRAD_COSINE)[case.view.matrix_rows])
     if case.rows < 10:
         return None
+    progress = case.view.curve.progress if case.view.curve else 0.0
     return graded(
-        ramp(cosine, -0.2, -0.6),
+        both(ramp(cosine, -0.2, -0.6), ramp(progress, 0.7, 0.3)),
         f"consecutive gradients have a cosine of {cosine:.2f}",
         cosine=cosine,
+        progress=progress,
     )
 
 
