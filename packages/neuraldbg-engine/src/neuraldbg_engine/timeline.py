@@ -221,7 +221,7 @@ def change_point(
         return None
     count = len(series)
     best = np.unravel_index(np.argmin(np.where(fitting, squares, np.inf)), squares.shape)
-    share = _independent(series, times, best, size[best])
+    share = _independent(series, times, best, size[best], floor)
     after = count - np.arange(count)
     shape = np.log(np.maximum(np.arange(count), 1)) + np.log(after)
     logs = -0.5 * shape - 0.5 * share * (count - 2) * np.log(squares)
@@ -272,11 +272,13 @@ def _fits(series: Array, times: Array, floor: float) -> tuple[Array, Array, Arra
     return size, level, rest
 
 
-def _independent(series: Array, times: Array, best: tuple[np.intp, ...], size: float) -> float:
+def _independent(
+    series: Array, times: Array, best: tuple[np.intp, ...], size: float, floor: float
+) -> float:
     """Return the share of the values that count as independent, by the lag-1 correlation.
 
     An AR(1) series of `n` values says as much about its mean as `n (1 - r) / (1 + r)` independent
-    ones (Bartlett 1946).
+    ones (Bartlett 1946). The least noise believed is white.
     """
     kind, at = int(best[0]), int(best[1])
     after = np.arange(len(series)) >= at
@@ -284,7 +286,8 @@ def _independent(series: Array, times: Array, best: tuple[np.intp, ...], size: f
     shape = after * (1.0 if kind == 0 else times - times[at] + unit)
     rest = series - size * shape
     rest = rest - rest.mean()
-    power = float((rest**2).sum())
+    total = float(((series - series.mean()) ** 2).sum())
+    power = float((rest**2).sum()) + len(series) * floor**2 + 1e-9 * total
     if power <= 0:
         return 1.0
     correlation = float((rest[1:] * rest[:-1]).sum()) / power

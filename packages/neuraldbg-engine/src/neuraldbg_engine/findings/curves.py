@@ -222,7 +222,7 @@ def rises_at_start(case: Case) -> Graded | None:
 
 @finding(
     "curve.rises",
-    "change point of the log loss; Heuristic: odds of e^5 to e^25, a level 1.2 to 2 times higher",
+    "change point of the log loss; Heuristic: odds of e^3 to e^15, a level 1.2 to 2 times higher",
 )
 def rises(case: Case) -> Graded | None:
     """From some step on the loss is on a higher level, or on its way up."""
@@ -234,7 +234,7 @@ def rises(case: Case) -> Graded | None:
         return graded(0.0)
     tail = float(np.exp(np.log(max(curve.end, 1e-30)) - change.before))
     return graded(
-        both(ramp(change.evidence, 5, 25), log_ramp(tail, 1.2, 2.0)),
+        both(ramp(change.evidence, 3, 15), log_ramp(tail, 1.2, 2.0)),
         f"from step {change.onset.best} on the loss rises, to {tail:.3g} times its level",
         onset=change.onset,
         log_odds=change.evidence,
