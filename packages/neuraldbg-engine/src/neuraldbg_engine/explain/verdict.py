@@ -16,6 +16,7 @@ from neuraldbg_engine.causes.card import OPPOSITE
 from neuraldbg_engine.explain import wording
 from neuraldbg_engine.explain.draft import Draft
 from neuraldbg_engine.findings import Case, all_findings, registered
+from neuraldbg_engine.graph import chain_for
 from neuraldbg_engine.inference import evidence_of, infer
 
 if TYPE_CHECKING:
@@ -128,11 +129,18 @@ class Verdict:
                 description=draft.description,
                 evidence=draft.evidence,
                 counter_evidence=_against(draft, drafts),
-                causal_chain=draft.chain,
+                causal_chain=chain_for(
+                    self.case.graph,
+                    draft.failure,
+                    draft.layer,
+                    draft.onset,
+                    draft.chain,
+                    is_whole=place == 0,
+                ),
                 remedies=draft.remedies,
                 details=wording.details(draft, drafts),
             )
-            for draft in drafts
+            for place, draft in enumerate(drafts)
         ]
 
     # -- one hypothesis ----------------------------------------------------------------------

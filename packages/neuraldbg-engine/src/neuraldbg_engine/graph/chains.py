@@ -37,7 +37,7 @@ SHOWN_BY = {
     FailureType.REPRESENTATION_COLLAPSE: (Signal.ACTIVATION, ()),
 }
 """Signal (None: any) and states (none: all) by which the graph shows a failure type."""
-MOST = 24
+MOST = 14
 """Links of a chain."""
 NEAR = 2
 """Steps by which a hypothesis and a detector may differ about when something began."""
@@ -79,6 +79,8 @@ def chain_for(
     layer: str | None = None,
     onset: int | None = None,
     head: Sequence[CausalLink] = (),
+    *,
+    is_whole: bool = True,
 ) -> tuple[CausalLink, ...]:
     """Return the chain of a hypothesis: its own links, the path to the failure, what follows.
 
@@ -88,19 +90,22 @@ def chain_for(
         layer: The layer that it blames; None: the graph's own root is taken.
         onset: The step from which it acts.
         head: Links that the hypothesis brings along, such as a specialist's: they stand first.
+        is_whole: Whether to go on past the failure to every other state that the run shows.
 
     Returns:
         At most `MOST` links, in order from root to consequence; `head` alone where the run shows
         no anomaly.
     """
-    told = _with_events(graph, failure, head)
+    begin = onset if onset is not None else graph.view.label(0)
+    dated = [x if x.step is not None else x.model_copy(update={"step": begin}) for x in head]
+    told = _with_events(graph, failure, dated)
     symptom = symptom_of(graph, failure, layer)
     route: list[Node] = []
     if symptom is not None:
         route = graph.route(symptom, root_of(graph, symptom, layer, onset))
-    start = min((link.step for link in head if link.step is not None), default=None)
+    start = min((link.step for link in dated if link.step is not None), default=None)
     _append(told, graph.links(route), start)
-    for event in _further(graph, told, start):
+    for event in _further(graph, told, start) if is_whole else ():
         node = node_of(event)
         if node is None:
             continue

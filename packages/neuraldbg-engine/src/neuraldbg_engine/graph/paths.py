@@ -22,7 +22,7 @@ ORDER = {signal: place for place, signal in enumerate(Signal)}
 POSSIBLE = 0.25
 """Probability of having begun first from which an anomaly may have led to another. Heuristic: where
 nothing is known it is a half; a quarter still lets two wide onsets stand in either order."""
-LONGEST = 12
+LONGEST = 8
 """Links of a path: the first and the last ones are kept, what lies between is told as one."""
 
 
