@@ -189,6 +189,22 @@ def test_a_skipped_scaler_step_is_a_step_and_no_failure():
     assert dbg.explain_failure() == []
 
 
+def test_scale_that_is_halved_to_zero_stops_nothing():
+    model, optimizer = linear()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-148)
+    with NeuralDbg(model) as dbg:
+        for _ in range(N):
+            optimizer.zero_grad()
+            loss = batch_loss(model) * torch.tensor(float("inf"))
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            dbg.record_loss(loss.item())
+    assert scaler.get_scale() == 0.0
+    assert dbg.trace.run.warnings == ()
+    assert dbg.trace.step_count == N
+
+
 def test_the_interrupted_step_is_recorded_and_the_exception_passes():
     model, optimizer = linear()
     error, dbg = KeyError("mine"), NeuralDbg(model)

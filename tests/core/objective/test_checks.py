@@ -254,6 +254,25 @@ def targets_all_zero(wrong):
     )
 
 
+@program("degenerate_targets")
+def classes_all_zero(wrong):
+    return mlp(K), lambda m: F.cross_entropy(
+        m(x()), torch.zeros(N, dtype=torch.long) if wrong else labels()
+    )
+
+
+@program("constant_term", "1")
+def hinge_against_itself_beside_a_penalty(wrong):
+    model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 1))
+
+    def loss(m):
+        high = m(x())
+        low = high if wrong else m(x())
+        return F.relu(1 - (high - low)).mean() + 1e-3 * high.square().mean()
+
+    return model, loss
+
+
 def contrast(scale):
     def loss(m):
         a, b = F.normalize(m(x()), dim=1), F.normalize(m(x()), dim=1)
@@ -389,3 +408,16 @@ def test_a_constant_number_in_the_loss_is_no_detached_term(run_audit, dtype, kin
         return [(error + 0.918938533, [model])]
 
     assert "detached_term" not in run_audit(model, loss, steps=40)
+
+
+def test_positives_in_column_zero_are_no_degenerate_targets(run_audit):
+    torch.manual_seed(1)
+    model = mlp(16)
+
+    def loss(m):
+        a, b = F.normalize(m(x()), dim=1), F.normalize(m(x()), dim=1)
+        near = (a * b).sum(1, keepdim=True)
+        far = a @ torch.randn(16, 32)
+        return F.cross_entropy(torch.cat([near, far], 1) / 0.1, torch.zeros(N, dtype=torch.long))
+
+    assert "degenerate_targets" not in run_audit(model, lambda _: [(loss(model), [model])])

@@ -259,3 +259,89 @@ def test_trained_weights_that_the_first_steps_run_over_are_forgotten(is_trained,
         },
     )
     assert ("catastrophic_forgetting" in causes(trace)) == bool(is_told)
+
+
+def jump_at_90(after):
+    """Return a loss that jumps at step 90 and goes on as `after` says, step by step."""
+    return lambda step: 0.1 if step < 90 else after(step - 90)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_told"),
+    [(lambda n: 2.0 if n == 0 else 9.0, True), (lambda n: max(2.0 * 0.9**n, 0.5), False)],
+)
+def test_stale_moment_makes_the_next_losses_worse_and_another_batch_does_not(after, is_told):
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (4, 4)),),
+        optimizers=(OptimizerInfo(kind="Adam", groups=1, parameters=("a.weight",)),),
+    )
+    trace = record(
+        run,
+        loss=jump_at_90(after),
+        parameter=lambda step: {("a.weight", ParameterStat.GRAD_NORM): 40.0 if step >= 90 else 0.1},
+    )
+    assert ("stale_second_moment" in causes(trace)) is is_told
+
+
+def test_nodes_that_point_one_way_with_depth_are_oversmoothed_whatever_their_lengths():
+    paths = [f"gcn.{i}" for i in range(8)]
+    layers = [
+        linear(path, i, paths[i - 1] if i else INPUT, is_output=i == 7)
+        for i, path in enumerate(paths)
+    ]
+    trace = record(
+        make_run(
+            layers=tuple(layers), parameters=tuple(matrix(f"{p}.weight", (4, 4)) for p in paths)
+        ),
+        loss=flat,
+        activation={
+            **{(p, ActivationStat.SPREAD): 0.5 if not i else 0.2 for i, p in enumerate(paths)},
+            **{(p, ActivationStat.COSINE): 0.1 if not i else 0.995 for i, p in enumerate(paths)},
+            **{(p, ActivationStat.RANK): 3.0 if not i else 1.02 for i, p in enumerate(paths)},
+        },
+    )
+    assert causes(trace)[0] == "oversmoothing"
+    assert "one direction" in str(reason(trace)[0])
+
+
+@pytest.mark.parametrize(("growth", "is_told"), [(2e5, True), (1.5, False)])
+def test_recurrence_whose_measured_gradient_grows_over_time_is_initialised_too_large(
+    growth, is_told
+):
+    """A gain of 1.25 per time step, which alone says nothing: sixty steps of it do."""
+    weight = ParameterInfo(
+        name="rnn.weight_hh_l0",
+        layer="rnn",
+        shape=(40, 40),
+        dtype="float32",
+        is_trainable=True,
+        initial_rms=1.25 / 40**0.5,
+    )
+    rnn = LayerInfo(path="rnn", kind="RNN", role=LayerRole.RECURRENT, order=0, parents=(INPUT,))
+    figures = {"time_steps": 60.0, "early_late_ratio": growth, "factor_per_step": 1.25}
+    trace = record(
+        make_run(layers=(rnn,), parameters=(weight,)),
+        loss=lambda step: 1e6 + step,
+        observations=once(Observation("recurrent_gradient", 0, "rnn", figures)),
+        parameter={("rnn.weight_hh_l0", ParameterStat.GRAD_NORM): 1e7},
+    )
+    assert ("init_too_large" in causes(trace)) is is_told
+
+
+def test_experts_that_a_router_could_choose_and_never_chose_have_collapsed():
+    experts = [linear(f"mix.experts.{i}", i + 1 if i == 2 else -1, "mix.door") for i in range(4)]
+    layers = (linear("mix.door", 0, INPUT, units=4), *experts, linear("out", 5, is_output=True))
+    run = make_run(
+        layers=layers, parameters=tuple(matrix(f"{x.path}.weight", (4, 4)) for x in layers)
+    )
+    idle = [x.path for x in experts if x.order < 0]
+    trace = record(
+        run,
+        loss=falling,
+        activation={(path, ActivationStat.CALLS): 0.0 for path in idle},
+        parameter={
+            (f"{path}.weight", ParameterStat.GRAD_STATE): float(GradState.NONE) for path in idle
+        },
+    )
+    assert causes(trace)[0] == "router_collapse"

@@ -262,7 +262,8 @@ class Recorder(Steps):
                 self.board.is_awaiting = True
 
     def _loss_scale(self) -> float:
-        return float(self._scaled["scale"]) if self._scaled["is_scaled"] else 1.0
+        scale = float(self._scaled["scale"]) if self._scaled["is_scaled"] else 1.0
+        return scale or 1.0  # halved to exactly 0: nothing can be divided out any more
 
     def _is_scaled(self) -> bool:
         return bool(self._scaled["is_scaled"]) and self._scaled["scale"] != 1.0

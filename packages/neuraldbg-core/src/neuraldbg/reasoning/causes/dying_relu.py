@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from neuraldbg.reasoning.symptoms import Dead
     from neuraldbg.reasoning.view import CaseView
 
+RARELY = 0.1
+"""Share of steps on which a layer behind dead units may still get a gradient: the last of them
+fire now and then while they die."""
 DONE = 0.6
 """Progress from which a run needs none of the units that were dead from its start."""
 
@@ -80,4 +83,5 @@ def _is_certain(view: CaseView, dead: Dead) -> bool:
     known = [g[np.isfinite(g)] for g in cut if np.isfinite(g).any()]
     total = view.gradient_total[dead.row + 2 :]
     alive = total[np.isfinite(total)]
-    return bool(known and len(alive) > 10 and np.median(alive) > 0 and not any(map(np.any, known)))
+    is_cut = all(np.mean(gradient > 0) < RARELY for gradient in known)
+    return bool(known and len(alive) > 10 and np.median(alive) > 0 and is_cut)

@@ -28,6 +28,9 @@ ONE_HOT = 0.98
 """Mean largest value of a softmax's rows at the start: the rest gets nothing, nor any gradient."""
 EXPANDS = 1.5
 """Gain of a recurrent matrix per time step: 1.5 ** 20 is above 3,000."""
+FAR = 1e3
+"""Gradient at the first time steps over that at the last, before any update: a small gain does the
+same over more time steps."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -113,6 +116,12 @@ EXPLAINED = frozenset(
 )
 
 
+def _measured_growth(view: CaseView, path: str) -> float:
+    """Return how many times the gradient grew on its way back through time at the first look."""
+    notes = [n for n in view.observations.get("recurrent_gradient", []) if n.layer == path]
+    return float(notes[0].figures["early_late_ratio"]) if notes else 0.0
+
+
 def _expanding(view: CaseView) -> Assessment | None:
     """Look for a recurrence that multiplies its state at each time step, before any update.
 
@@ -129,7 +138,8 @@ def _expanding(view: CaseView) -> Assessment | None:
         for row in view.flow.matrices.get(layer.path, []):
             info = view.run.parameters[row]
             gain = info.initial_rms * np.sqrt(info.shape[-1])
-            if "weight_hh" not in info.name or gain < EXPANDS:
+            grows = _measured_growth(view, layer.path)
+            if "weight_hh" not in info.name or not (gain > EXPANDS or (gain > 1 and grows > FAR)):
                 continue
             step = view.label(0)
             return Assessment(

@@ -16,6 +16,16 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+GONE = 1e-3
+"""Spread over size below which averaging left nothing at all."""
+DEEP = 6
+"""Layers below which directions that agree are no matter of depth."""
+ALIKE = 0.98
+DIVERSE = 0.9
+"""Mean cosine between nodes from which they point one way, and below which they do not yet."""
+ONE_DIRECTION = 1.2
+"""Participation ratio of the centred features: what still varies lies along one line."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Fit the spread between rows over depth at the start of a run that does not learn."""
@@ -31,22 +41,25 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     slope, _ = theil_sen(usable, np.log(values[usable]))
     last = float(values[usable[-1]])
-    if slope > -0.1 or last > 0.25 or last * 4 > float(values[usable].max()):
+    is_flat = slope <= -0.1 and last <= 0.25 and last * 4 <= float(values[usable].max())
+    along = _one_way(view, [x.path for x in layers])
+    if not is_flat and along is None:
         return None
-    place = (
-        int(usable[np.flatnonzero(values[usable] < 0.3)[0]])
-        if (values[usable] < 0.3).any()
-        else int(usable[-1])
-    )
+    alike = np.flatnonzero(values[usable] < 0.3)
+    place = int(usable[alike[0]] if len(alike) else usable[-1]) if is_flat else along or 0
     layer, step = layers[place].path, view.label(0)
+    what = (
+        f"the spread between nodes falls to {figure(last)} of their size"
+        if is_flat
+        else "the features of all nodes come to lie along one direction"
+    )
     return Assessment(
         cause="oversmoothing",
         failure=FailureType.REPRESENTATION_COLLAPSE,
-        confidence=0.7,
+        confidence=0.7 if last > GONE else 0.8,
         description=(
             f"Oversmoothing from {named(layer)} on at step {step}: over {len(usable)} graph layers "
-            f"the spread between nodes falls to {figure(last)} of their size, so nodes cannot be "
-            "told apart."
+            f"{what}, so nodes cannot be told apart."
         ),
         layer=layer,
         onset=step,
@@ -60,11 +73,28 @@ def assess(view: CaseView) -> Assessment | None:
                 "unknown",
                 "labels_unrelated_to_inputs",
                 "deep_without_residual",
+                "saturating_activations",
                 "init_too_small",
                 "lr_too_low",
             }
         ),
     )
+
+
+def _one_way(view: CaseView, paths: list[str]) -> int | None:
+    """Return the first of the layers from which on all nodes point one way; None where few do.
+
+    Lengths may still differ, by the degree of the node: directions carry what tells nodes apart.
+    """
+    cosine = view.early(view.activation(ActivationStat.COSINE))
+    rank = view.early(view.activation(ActivationStat.RANK))
+    rows = [view.flow.row[path] for path in paths]
+    along, rank = cosine[rows], rank[rows]
+    second = slice(len(rows) // 2, len(rows) - 1)
+    is_one = len(rows) >= DEEP and along[0] < DIVERSE and np.nanmedian(along[second]) > ALIKE
+    if not is_one or np.nanmedian(rank[second]) > ONE_DIRECTION:
+        return None
+    return int(np.flatnonzero(along > DIVERSE)[0])
 
 
 def _has_graph(view: CaseView) -> bool:

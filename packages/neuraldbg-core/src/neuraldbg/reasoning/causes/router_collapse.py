@@ -38,7 +38,8 @@ def assess(view: CaseView) -> Assessment | None:
         ran_once = int((calls[:FIRST, rows] > 0).any(axis=0).sum())
         starved = int(np.sum((late < STARVED * late.max()) | (called < IDLE)))
         share = starved / len(members)
-        is_collapsed = late.max() > 0 and 0.5 <= share < 1 and ran_once >= 2
+        had_choice = ran_once >= 2 or _scores(view, group, len(members))
+        is_collapsed = late.max() > 0 and 0.5 <= share < 1 and had_choice
         if is_collapsed and (best is None or share > best[0]):
             best = share, group, starved, len(members)
     if best is None:
@@ -66,6 +67,21 @@ def assess(view: CaseView) -> Assessment | None:
             link(group, step, f"{starved} experts get no gradient"),
         ),
         explains=frozenset({"unknown", "dying_relu", "detached_graph"}),
+    )
+
+
+def _scores(view: CaseView, group: str, count: int) -> bool:
+    """Whether a layer beside the experts gives each of them a score: all could be chosen."""
+    owner = group.split("*", maxsplit=1)[0].rstrip(".").rpartition(".")[0]
+    if not re.search(r"expert|moe|specialist", group.lower()):
+        return False
+    inside = group.split("*", maxsplit=1)[0]
+    return any(
+        layer.units == count
+        and layer.path.startswith(owner)
+        and not layer.path.startswith(inside)
+        and layer.path in view.flow.matrices
+        for layer in view.flow.executed
     )
 
 

@@ -30,12 +30,19 @@ COSTLY = 0.5
 ROUTINE = 3
 """Separate jumps from which on they belong to the method (targets renewed now and then)."""
 LOOK_BACK = 8
+WORSE = 1.3
+"""Highest loss of the next steps over that of the step whose update is judged. Heuristic: beyond a
+batch's noise; a new kind of batch is worst when it is first seen."""
 SLOW_BETA2 = 0.99
 """Below this the second moment forgets fast enough."""
 
 
 def assess(view: CaseView) -> Assessment | None:
-    """Look just before a lasting spike for a tensor whose second moment was out of date."""
+    """Look just before a lasting spike for a tensor whose second moment was out of date.
+
+    Where the gradient grows on the very step on which the loss jumps, no update stands between: the
+    batch is another one, and the jump is its own, unless the next losses are higher still.
+    """
     beta2 = view.optimizer(OptimizerStat.BETA2)
     slow = float(np.nanmax(beta2, initial=0.0))
     if not view.is_adaptive or slow < SLOW_BETA2 or not len(view.run.parameters):
@@ -53,7 +60,7 @@ def assess(view: CaseView) -> Assessment | None:
             continue
         peak = np.unravel_index(int(np.nanargmax(window)), window.shape)
         value = float(window[peak])
-        if value < RATIO:
+        if value < RATIO or not _made_it_worse(view, max(0, row - LOOK_BACK) + int(peak[0])):
             continue
         step = view.label(max(0, row - LOOK_BACK) + int(peak[0]))
         parameter = view.run.parameters[int(peak[1])]
@@ -79,6 +86,17 @@ def assess(view: CaseView) -> Assessment | None:
             explains=frozenset({"missing_gradient_clipping", "unknown"}),
         )
     return None
+
+
+def _made_it_worse(view: CaseView, row: int) -> bool:
+    """Whether a loss soon after the update of this row is clearly above the loss before it."""
+    curve = view.curve
+    at = int(np.searchsorted(curve.steps, view.label(row)))
+    after = curve.values[at + 1 : at + 1 + LOOK_BACK]
+    if not len(after) or at >= len(curve):
+        return False
+    before = curve.values[at]
+    return not np.isfinite(after).all() or bool(np.max(after) > WORSE * before)
 
 
 def staleness(view: CaseView, beta2: float) -> NDArray[np.float64]:

@@ -29,7 +29,8 @@ def assess(view: CaseView) -> Assessment | None:
         for note in view.observations.get("loss_function", [])
         if note.words.get("name") in (*SQUARED, *ABSOLUTE) and "target_variance" in note.figures
     ]
-    largest = max(sizes, default=0.0)
+    # Hand-written squares keep no targets: then the whole first loss tells their size.
+    largest = max(sizes, default=math.sqrt(max(curve.first, 0.0)))
     if largest < LARGE:
         return None
     step = view.label(0)

@@ -107,6 +107,8 @@ class ConstantTerm:
         """For each loss what no term explains, and the size of what the difference is taken of."""
         self._values: dict[tuple[str, int], list[float]] = {}
         self._told: set[str] = set()
+        self._totals: dict[str, set[float]] = {}
+        """For each loss at most two of its values: whether it changes at all."""
 
     def observe(self, view: View) -> Iterable[Observation]:
         """Recompute each term; compare with the steps before."""
@@ -114,12 +116,18 @@ class ConstantTerm:
         if len(self._left) > 16 or len(view.terms) > 6:
             return
         values = [value_of(view, term) for term in view.terms]
+        self._note_total(signature, view.loss)
         for at, (term, value) in enumerate(zip(view.terms, values, strict=True)):
             if value is not None:
                 yield from self._unchanged(view, term, (signature, at), value)
         self._remember(signature, values)
         if view.objective.constants and signature not in self._told:
             yield from self._rest(view, signature, values)
+
+    def _note_total(self, signature: str, total: float | None) -> None:
+        seen = self._totals.setdefault(signature, set())
+        if total is not None and len(seen) < 2:
+            seen.add(total)
 
     def _remember(self, signature: str, values: list[float | None]) -> None:
         """Keep the last values of each term, so that terms can be compared with one another."""
@@ -136,9 +144,10 @@ class ConstantTerm:
         if len(seen) < ENOUGH or len(set(seen)) > 1 or repr(key) in self._told:
             return
         shape = view.tape.shape(term.feed)
+        do_others_change = len(self._totals.get(key[0], ())) > 1
         is_one_class = term.name == "cross_entropy" and shape is not None and shape[-1] == 1
         others = [v for k, v in self._values.items() if k[0] == key[0] and k != key]
-        do_others_change = any(len(set(v)) > 1 for v in others)
+        do_others_change |= any(len(set(v)) > 1 for v in others)
         if is_one_class or (value and do_others_change):
             self._told.add(repr(key))
             yield view.observation(

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Binary targets that are all the same."""
+"""Targets that are all the same: of a binary loss, or one class of many."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import torch
+
+from neuraldbg.capture.objective.activations import VIEWS, WEIGHTED
+from neuraldbg.capture.objective.tape import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +22,7 @@ BATCHES = 4
 
 
 class DegenerateTargets:
-    """Reports a binary cross-entropy whose targets hold one value only, batch after batch.
+    """Reports a cross-entropy whose targets hold one value only, batch after batch.
 
     Silent where several terms or several models are trained (the real and the fake half of a
     discriminator's loss each have constant targets), and for every other loss: residuals
@@ -38,7 +41,9 @@ class DegenerateTargets:
             return
         (term,) = view.terms
         target = view.tape.saved(term.place, "target")
-        if not term.name.startswith("bce") or not isinstance(target, torch.Tensor):
+        if not isinstance(target, torch.Tensor) or not target.numel():
+            return
+        if not (term.name.startswith("bce") or self._is_head(view, term.feed)):
             return
         low, high = (float(v) for v in torch.aminmax(target.detach()))
         value, count, batches = self._seen.get(view.signature, (low, 0, 0))
@@ -56,3 +61,15 @@ class DegenerateTargets:
                 cause="degenerate_targets",
                 loss=term.name,
             )
+
+    def _is_head(self, view: View, place: int) -> bool:
+        """Whether class scores come from a layer with a weight of its own, as many rows as classes.
+
+        Similarities, with the positive in column 0 and all targets 0, do not.
+        """
+        tape = view.tape
+        at = tape.through(place, frozenset({*VIEWS, "LogSoftmax"})) if place != NONE else NONE
+        if at == NONE or tape.names[at] not in WEIGHTED:
+            return False
+        below = (tape.through(i, limit=4) for i in tape.inputs[at] if i != NONE)
+        return any(i != NONE and tape.names[i] == "AccumulateGrad" for i in below)
