@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The heuristic reasoner of the core: a trace in, ranked hypotheses and couplings out."""
+"""The heuristic reasoner of the core: a trace in, ranked hypotheses and couplings out.
+
+`view`, `curve`, `flow`, `objective`, `symptoms`, `inputs`, `schedule`, `adversary` and
+`rank.assess_all` are public to reasoners in other packages, such as the engine.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from neuraldbg.schema.run import LayerInfo, LayerRole
 from neuraldbg_engine.findings.case import largest, middle
 from neuraldbg_engine.findings.finding import Graded, both, finding, graded, log_ramp, ramp
 from neuraldbg_engine.findings.structure import experts
+from neuraldbg_engine.timeline import Onset
 
 if TYPE_CHECKING:
     from neuraldbg_engine.findings.case import Case
@@ -153,7 +154,7 @@ def spread_falls_with_depth(case: Case) -> Graded | None:
 
 
 def _softmaxes(case: Case) -> list[LayerInfo]:
-    words = ("att", "softmax", "weights", "gate", "rout")
+    words = ("att", "softmax", "weights")
     return [
         x
         for x in case.view.flow.executed
@@ -180,6 +181,34 @@ def softmax_one_hot(case: Case) -> Graded | None:
         layers[place].path,
         case.since(np.nan_to_num(series) > 0.9, ~np.isnan(series)),
         row_max=top,
+    )
+
+
+@finding(
+    "collapse.attention_sharp", "Zhai et al. 2023; Heuristic: largest weight 0.9 to 0.99, twice"
+)
+def attention_sharp(case: Case) -> Graded | None:
+    """Audited attention has one-hot rows at the end: it passes no gradient."""
+    notes = case.view.observations.get("attention", [])
+    if not notes:
+        return None
+    worst: tuple[float, str | None, int, int] = (0.0, None, 0, 0)
+    for layer in sorted({note.layer or "" for note in notes}):
+        looks = [n for n in notes if (n.layer or "") == layer and n.figures.get("keys", 0) > 3]
+        if len(looks) < 3:
+            continue
+        sharp = [float(n.figures.get("certain", 0.0)) for n in looks]
+        first = next((i for i in range(len(looks)) if min(sharp[i:]) > 0.9), len(looks) - 1)
+        since = looks[first - 1].step + 1 if first else looks[0].step
+        if min(sharp[-2:]) > worst[0]:
+            worst = min(sharp[-2:]), layer, since, looks[first].step
+    top, where, since, until = worst
+    return graded(
+        ramp(top, 0.9, 0.99),
+        f"rows of {where!r} have a largest weight of {top:.3f}",
+        where,
+        Onset.within(min(since, until), until),
+        largest_weight=top,
     )
 
 

@@ -129,7 +129,7 @@ def worse_than_chance(case: Case) -> Graded | None:
 
 @finding(
     "loss.starts_high",
-    "Karpathy 2019, A Recipe for Training Neural Networks; Heuristic: 2 to 10 times",
+    "Karpathy 2019, A Recipe for Training Neural Networks; Heuristic: 3 to 20 times",
 )
 def starts_high(case: Case) -> Graded | None:
     """The very first loss is far above that of a constant answer."""
@@ -138,7 +138,7 @@ def starts_high(case: Case) -> Graded | None:
         return None
     ratio = curve.first / curve.ignorant
     return graded(
-        log_ramp(ratio, 2.0, 10.0),
+        log_ramp(ratio, 3.0, 20.0),
         f"the first loss is {ratio:.3g} times that of a constant answer",
         onset=case.start if case.rows else None,
         over_constant=ratio,
@@ -274,4 +274,50 @@ def part_vanishes(case: Case) -> Graded | None:
         f"{name!r} fell to {ratio:.2g} of its start",
         which=name,
         ratio=ratio,
+    )
+
+
+SCORES = ("acc", "score", "f1", "auc", "recall", "precision", "iou", "map", "bleu")
+"""Parts of the names of figures that are better the higher they are."""
+
+
+def _turn(values: np.ndarray, *, is_score: bool) -> tuple[float, int]:
+    """Return how far the end is from the best (ratio above 1: worse), and where the best was."""
+    if is_score:
+        best = int(np.argmax(values))
+        return float(values[best] / max(float(np.median(values[-3:])), 1e-12)), best
+    best = int(np.argmin(values))
+    return float(np.median(values[-3:]) / max(float(values[best]), 1e-12)), best
+
+
+@finding(
+    "loss.evaluation_turns_bad",
+    "Heuristic: 1.5 to 3 times its best; overfitting alone costs tens of percent",
+)
+def evaluation_turns_bad(case: Case) -> Graded | None:
+    """A loss or score that was recorded now and then, beside the main loss, was far better once."""
+    main, worst = case.trace.loss, (1.0, "", 0, 0)
+    series = [(name, s, False) for name, s in case.trace.losses.items() if name != "loss"]
+    for name, one in case.trace.metrics.items():
+        is_score = any(word in name.lower() for word in SCORES)
+        if is_score or "loss" in name.lower():
+            series.append((name, one, is_score))
+    series = [each for each in series if 5 <= len(each[1]) < max(len(main) // 2, 6)]
+    if not series:
+        return None
+    for name, one, is_score in series:
+        values = np.asarray(one.values, dtype=np.float64)
+        if not np.isfinite(values).all() or values.min() <= 0:
+            continue
+        times, best = _turn(values, is_score=is_score)
+        if times > worst[0]:
+            after = int(one.steps[min(best + 1, len(one.steps) - 1)])
+            worst = times, name, int(one.steps[best]) + 1, after
+    times, name, first, last = worst
+    return graded(
+        log_ramp(times, 1.5, 3.0),
+        f"{name!r} is {times:.3g} times worse than at its best",
+        onset=Onset.within(min(first, last), last),
+        which=name,
+        ratio=times,
     )

@@ -68,7 +68,7 @@ def _look(kind: str, prior: float) -> Look:
             ),
         )
         sure = float(best.figures.get("confidence", prior))
-        if not KINDS[kind].is_due(view):
+        if kind in KINDS and not KINDS[kind].is_due(view):
             sure = min(sure, USUAL)
         words = ", ".join(f"{k} {v}" for k, v in best.words.items() if len(v) < 60)
         return graded(
@@ -82,6 +82,15 @@ def _look(kind: str, prior: float) -> Look:
 
     return look
 
+
+ELSEWHERE = {
+    "rank_divergence": "weights of two ranks part",
+    "wrapper_bypassed": "a model is called past its distributed wrapper",
+}
+"""Kinds that core judges in files of their own, and what they say."""
+
+for _kind, _says in ELSEWHERE.items():
+    finding(PREFIX + _kind, WIRING, meaning=f"Capture saw: {_says}.")(_look(_kind, UNSURE))
 
 for _kind, _known in KINDS.items():
     finding(

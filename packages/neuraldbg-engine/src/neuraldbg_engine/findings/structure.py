@@ -194,6 +194,13 @@ def adapted(case: Case) -> Graded | None:
     return _is(layers, f"adapters in {len(layers)} layers", len(layers))
 
 
+@finding("is.pretrained", "capture: initial weights that no initialisation makes", is_context=True)
+def pretrained(case: Case) -> Graded | None:
+    """Training starts from trained weights."""
+    notes = case.view.observations.get("pretrained", [])
+    return _is(notes, "it starts from trained weights", len(notes)) if case.rows else None
+
+
 @finding("is.partly_frozen", "definition; Heuristic: 5 to 50 % of the numbers", is_context=True)
 def partly_frozen(case: Case) -> Graded | None:
     """A part of the parameters needs no gradient."""

@@ -114,7 +114,7 @@ def high_before_departure(case: Case) -> Graded | None:
 
 @finding(
     "updates.early_larger",
-    "Heuristic: the first five steps move weights 5 to 30 times as far as later ones do, per lr",
+    "Heuristic: 30 to 150 times as far, per lr; Adam's first steps are up to 10 times as long",
 )
 def early_larger(case: Case) -> Graded | None:
     """At the same lr an adaptive optimizer's first steps are far longer than its later ones."""
@@ -128,7 +128,7 @@ def early_larger(case: Case) -> Graded | None:
     later = middle(per_lr[10:])
     times = middle(per_lr[:5]) / later if later > 0 else float("nan")
     return graded(
-        log_ramp(times, 5.0, 30.0),
+        log_ramp(times, 30.0, 150.0),
         f"per lr, the first steps are {times:.3g} times as long as the later ones",
         onset=case.start,
         ratio=times,
