@@ -345,3 +345,17 @@ def test_experts_that_a_router_could_choose_and_never_chose_have_collapsed():
         },
     )
     assert causes(trace)[0] == "router_collapse"
+
+
+@pytest.mark.parametrize(
+    ("values", "gap", "loss", "is_told"),
+    [(2.0, 0.7, flat, True), (64.0, 0.7, flat, False), (2.0, 0.7, falling, False)],
+)
+def test_statistics_of_a_few_values_are_told_where_the_run_fails(values, gap, loss, is_told):
+    figures = {"values": values, "training": 1.0, "mean_gap": gap, "variance_gap": 0.5}
+
+    def notes(step):
+        return [] if step & (step - 1) else [Observation("normalization", step, "a", figures)]
+
+    trace = record(ATTENDING, loss=loss, observations=notes)
+    assert ("single_sample_statistics" in causes(trace)) is is_told

@@ -26,7 +26,7 @@ FIRST_STEPS = 8
 """Steps that are all audited: labels need a few batches, and a fault of the objective acts from
 step 0."""
 FIRST_GAP = 64
-REPEATED = frozenset({"loss_function", "attention"})
+REPEATED = frozenset({"loss_function", "attention", "normalization"})
 """Kinds that describe and do not accuse: they are told again with new figures."""
 
 

@@ -65,6 +65,7 @@ MODULES = (
     "oversmoothing",
     "router_collapse",
     "lr_too_high",
+    "single_sample_statistics",
     "labels_unrelated_to_inputs",
     "unknown",
 )

@@ -33,6 +33,7 @@ def all_checks() -> list[Check]:
     from neuraldbg.capture.objective.checks.inplace import InplaceSkip
     from neuraldbg.capture.objective.checks.labels import LabelGap
     from neuraldbg.capture.objective.checks.loss_function import LossFunction
+    from neuraldbg.capture.objective.checks.normalization import NormalizationFigures
     from neuraldbg.capture.objective.checks.padding import PaddingDominates
     from neuraldbg.capture.objective.checks.probabilities import (
         ProbabilitiesIntoCrossEntropy,
@@ -63,5 +64,6 @@ def all_checks() -> list[Check]:
         Temperature,
         InplaceSkip,
         AttentionFigures,
+        NormalizationFigures,
     )
     return [kind() for kind in kinds]
