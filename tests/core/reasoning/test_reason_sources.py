@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from neuraldbg.reasoning import reason
+from neuraldbg.reasoning.causes.residual_scale_growth import branch_ratios
+from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.facts import (
     ActivationStat,
     GradState,
@@ -359,3 +361,24 @@ def test_statistics_of_a_few_values_are_told_where_the_run_fails(values, gap, lo
 
     trace = record(ATTENDING, loss=loss, observations=notes)
     assert ("single_sample_statistics" in causes(trace)) is is_told
+
+
+def test_branches_are_measured_against_the_stream_they_are_added_to():
+    """Blocks of two layers: `up` reads the stream, `down` ends the branch."""
+    layers, stream = [linear("enter", 0, INPUT)], ("enter",)
+    for i in range(3):
+        up = linear(f"{i}.up", 2 * i + 1, *stream, has_residual=True)
+        layers += [up, linear(f"{i}.down", 2 * i + 2, up.path)]
+        stream = (*stream, f"{i}.down")
+    run = make_run(
+        layers=tuple(layers), parameters=tuple(matrix(f"{x.path}.weight", (4, 4)) for x in layers)
+    )
+    trace = record(
+        run,
+        loss=flat,
+        activation={
+            **{(f"{i}.up", ActivationStat.INPUT_RMS): 2.0 for i in range(3)},
+            **{(f"{i}.down", ActivationStat.RMS): 3.0 for i in range(3)},
+        },
+    )
+    assert branch_ratios(CaseView(trace)) == pytest.approx([1.5, 1.5])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.sharpness import lr_times_sharpness
 from neuraldbg.reasoning.symptoms import dead_layers, departure_row, lr_leap, replaced_row
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
@@ -21,6 +22,9 @@ LARGE_STEP = 0.03
 """Update / weight RMS per step. Karpathy's rule of thumb is 1e-3 and DeepDiagnosis alarms above
 1e-1; thirty times the former is far outside what healthy runs sustain."""
 HUGE_STEP = 0.1
+EDGE = 2.0
+"""lr x sharpness at which gradient descent stops converging (Cohen et al. 2021)."""
+EDGE_STEPS = 10
 ENOUGH_STEPS = 30
 """Steps that a loss needs to show that it does not settle: in fewer it is noise, or still on its
 way. A loss that breaks or runs away needs none."""
@@ -47,10 +51,12 @@ def assess(view: CaseView) -> Assessment | None:
         dead = []
     symptom = curve.is_diverged or _rise(view) > 1.5 or bool(dead) or _swings(view)
     largest = _largest_step(view, row)
-    if not _is_evident(view, largest, symptom=symptom):
+    sharp = _overshoot(view, row)
+    if not _is_evident(view, max(largest, LARGE_STEP * (sharp > EDGE)), symptom=symptom):
         return None
     confidence = 0.15
     confidence += 0.2 if largest > HUGE_STEP else 0.1 if largest > LARGE_STEP else 0.0
+    confidence += 0.15 if sharp > EDGE else 0.0
     confidence += 0.35 if symptom else 0.0
     confidence += 0.1 if curve.is_diverged and _rise(view) > 3 else 0.0
     if _is_steep(view):
@@ -59,6 +65,8 @@ def assess(view: CaseView) -> Assessment | None:
     onset = view.label(onset_row)
     lr = float(view.lr[onset_row]) if np.isfinite(view.lr[onset_row]) else float("nan")
     what = "the loss diverged" if curve.is_diverged else "the loss never settled"
+    if sharp > EDGE:
+        what = f"lr times sharpness was {figure(sharp)} (stable below 2), and {what}"
     if dead:
         what = f"units of {dead[0].layer.path!r} were pushed out of reach and died"
     evidence = _evidence(view, onset)
@@ -91,6 +99,15 @@ def _largest_step(view: CaseView, departure: int | None) -> float:
             float(quiet(np.nanmedian, view.step_size[max(0, departure - 6) : departure + 1]))
         )
     return float(np.nanmax(usual)) if np.isfinite(usual).any() else 0.0
+
+
+def _overshoot(view: CaseView, departure: int | None) -> float:
+    """Return lr x sharpness before the loss left, or of the first steps; 0 where it is unknown."""
+    sharp = lr_times_sharpness(view)
+    until = len(sharp) if departure is None or departure < EDGE_STEPS else departure + 1
+    known = sharp[:until][np.isfinite(sharp[:until])]
+    known = known[:EDGE_STEPS] if departure is None else known[-EDGE_STEPS:]
+    return float(np.median(known)) if len(known) >= 3 else 0.0
 
 
 def _is_evident(view: CaseView, largest: float, *, symptom: bool) -> bool:

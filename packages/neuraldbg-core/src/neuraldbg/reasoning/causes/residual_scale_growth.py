@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,8 @@ def assess(view: CaseView) -> Assessment | None:
     if growth < GROWTH or rms[usable[-1]] < 5:
         return None
     step, layer = view.label(0), stream[int(usable[0])].path
+    ratios = branch_ratios(view)
+    share = f" (branches are up to {figure(max(ratios))} times the stream)" if ratios else ""
     return Assessment(
         cause="residual_scale_growth",
         failure=FailureType.EXPLODING_GRADIENTS
@@ -48,7 +51,7 @@ def assess(view: CaseView) -> Assessment | None:
         description=(
             f"Residual stream grows with depth from {named(layer)} on at step {step}: its RMS goes "
             f"from {figure(float(rms[usable[0]]))} to {figure(float(rms[usable[-1]]))} over "
-            f"{len(usable)} blocks, because branches add up unscaled."
+            f"{len(usable)} blocks, because branches add up unscaled{share}."
         ),
         layer=layer,
         onset=step,
@@ -59,3 +62,22 @@ def assess(view: CaseView) -> Assessment | None:
             {"lr_too_high", "missing_gradient_clipping", "unknown", "missing_warmup"}
         ),
     )
+
+
+def branch_ratios(view: CaseView) -> list[float]:
+    """Return RMS of the branch over RMS of the stream it is added to, per block, at the start.
+
+    The branch is the last layer that feeds a sum, the stream before it what the block's first
+    reader received; blocks for which one of the two was not measured are left out.
+    """
+    rms = view.early(view.activation(ActivationStat.RMS))
+    incoming = view.early(view.activation(ActivationStat.INPUT_RMS))
+    readers = [x for x in view.flow.executed if x.has_residual]
+    found = []
+    for before, after in pairwise(readers):
+        own = [p for p in after.parents if p in view.flow.row and p not in before.parents]
+        stream = float(incoming[view.flow.row[before.path]])
+        branch = float(rms[view.flow.row[own[-1]]]) if own else float("nan")
+        if np.isfinite(stream) and np.isfinite(branch) and stream > 0:
+            found.append(branch / stream)
+    return found
