@@ -12,7 +12,7 @@ from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.causes.posterior_collapse import code_spread
 from neuraldbg.reasoning.causes.router_collapse import STARVED
 from neuraldbg.reasoning.symptoms import is_own_target, output_rms
-from neuraldbg.schema.facts import ActivationStat
+from neuraldbg.schema.facts import ActivationStat, InputStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
 from neuraldbg_engine.findings.case import largest, middle
 from neuraldbg_engine.findings.finding import Graded, both, finding, graded, log_ramp, ramp
@@ -301,23 +301,28 @@ def experts_starve(case: Case) -> Graded | None:
 
 @finding(
     "collapse.generator_alike",
-    "Salimans et al. 2016; Heuristic: spread of 0.15 to 0.04, a third of its best",
+    "Salimans et al. 2016; Heuristic: 60 to 30 % of the spread of real samples, or of its own best",
 )
 def generator_alike(case: Case) -> Graded | None:
-    """What a generator makes differs less and less between samples."""
+    """What a generator makes differs less between samples than what the judge is shown."""
     pair = roles(case.view)
     if pair is None:
         return None
     layers = [x for x in case.view.flow.executed if x.model == pair[0]]
+    shown = [i for i, x in enumerate(case.view.run.inputs) if x.model == pair[1]]
     if not layers:
         return None
     series = case.activation(ActivationStat.SPREAD)[:, case.view.flow.row[layers[-1].path]]
+    real = case.inputs(InputStat.SAMPLE_SPREAD)[:, shown]
+    real = real[np.isfinite(real)]
     last, most = float(case.view.late(series)), largest(series)[1]
+    most = max(most, float(np.quantile(real, 0.9))) if len(real) else most
+    share = last / most if most > 0 else float("nan")
     return graded(
-        both(log_ramp(last, 0.15, 0.04), ramp(last / max(most, 1e-9), 0.5, 0.25)),
-        f"generated samples differ by {last:.2g} of their size",
+        ramp(share, 0.6, 0.3),
+        f"generated samples differ by {last:.2g} of their size, where {most:.2g} was seen",
         layers[-1].path,
-        case.since(np.nan_to_num(series, nan=1.0) < 0.15, ~np.isnan(series)),
+        case.since(np.nan_to_num(series, nan=np.inf) < 0.6 * most, ~np.isnan(series)),
         spread=last,
         most=most,
     )

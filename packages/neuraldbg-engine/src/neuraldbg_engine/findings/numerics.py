@@ -144,9 +144,8 @@ def finite_gradient_bad_weight(case: Case) -> Graded | None:
     state = case.parameter(ParameterStat.GRAD_STATE)
     if not top.size or np.isnan(top).all():
         return None
-    seen = np.maximum.accumulate(np.isfinite(top), axis=0)
-    read = np.isinf(top) | ~np.isnan(case.parameter(ParameterStat.WEIGHT_RMS))
-    bad = ~np.isfinite(top) & seen & read & (state == GradState.PRESENT)
+    sound = np.isfinite(case.parameter(ParameterStat.WEIGHT_RMS)) & (state == GradState.PRESENT)
+    bad = ~np.isfinite(top) & sound
     rows = np.flatnonzero(bad.any(axis=1))
     if not len(rows) or np.isinf(case.view.gradient_total[: int(rows[0]) + 1]).any():
         return graded(0.0)
