@@ -101,6 +101,26 @@ def wheels(session: nox.Session) -> None:
         session.run(python, "-c", ENGINE_FOUND, external=True)
 
 
+TRAINERS = {
+    "lightning": ("lightning>=2.4",),
+    "transformers": ("transformers>=4.46", "accelerate>=1.1"),
+    "accelerate": ("accelerate>=1.1",),
+    "ignite": ("pytorch-ignite>=0.5",),
+}
+
+
+@nox.session
+@nox.parametrize("library", list(TRAINERS), ids=list(TRAINERS))
+def trainers(session: nox.Session, library: str) -> None:
+    """Test the open package under a trainer of others, with the real library."""
+    install(session, "test", packages=(CORE,))
+    session.install(*TRAINERS[library])
+    tests = f"tests/matrix/trainers/test_{library}.py"
+    # Not one of them may be skipped for want of the library.
+    session.run("python", "-c", f"import {library}")
+    session.run("pytest", "-n", "2", tests, *session.posargs)
+
+
 @nox.session
 def example(session: nox.Session) -> None:
     """Install the example plugin as its author would, and run its tests."""

@@ -25,6 +25,7 @@ from neuraldbg.capture.inputs import InputBoard
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
 from neuraldbg.capture.optimizers import Optimizers
+from neuraldbg.capture.parts import Parts
 from neuraldbg.capture.ranks import Wrapping
 from neuraldbg.capture.segment import Segment, merge
 from neuraldbg.capture.statistics import Reducer
@@ -83,6 +84,7 @@ class Steps:
         )
         self.wiring = wiring.Wiring(self.models, self.survey, settings)
         self.wrapping = Wrapping(self.models)
+        self.parts = Parts()
         self.optimizers = Optimizers(self.survey, self.parameters, self.wiring)
         self.reducer.configure(self.run.layers)
         self.ordinal = 0
@@ -137,6 +139,7 @@ class Steps:
         if sealed.activation is None:
             self._fill(sealed)
         self.microscope.end_step()
+        self.parts.end_step()
         self._now = Segment()
         return sealed
 
@@ -172,6 +175,8 @@ class Steps:
             return
         start = thread_time()
         step = merge(group)
+        if self.ledger.is_loss_divided:  # each backward has its share of one loss
+            step.backward_losses = [sum(step.backward_losses)] if step.backward_losses else []
         step.observations += self._findings(step, is_interrupted=is_interrupted)
         self._warn_if_blind(step)
         if self.audit.is_due_structure:

@@ -49,11 +49,12 @@ class Ledger:
         self._eval_first: int | None = None
         self._unstepped = 0
         self._accumulated: deque[int] = deque(maxlen=WINDOW)
-        self._is_divided = False
+        self.is_loss_divided = False
+        """Whether the losses given to backward were divided by a number."""
 
     def note_loss(self, loss: torch.Tensor, *, is_scaled: bool) -> None:
         """Look whether the loss given to backward was divided by a number."""
-        self._is_divided |= is_divided(loss, is_scaled=is_scaled)
+        self.is_loss_divided |= is_divided(loss, is_scaled=is_scaled)
 
     def inspect(self, label: int, step: Segment, *, optimizers: int) -> list[Observation]:
         """Judge one closed step.
@@ -125,7 +126,7 @@ class Ledger:
         self._accumulated.append(step.backwards if is_one_each else 0)
         recent = list(self._accumulated)[-PERSISTENCE:]
         is_steady = len(recent) == PERSISTENCE and len(set(recent)) == 1 and recent[0] > 1
-        if self._is_divided or not is_steady or "accumulation" in self._said:
+        if self.is_loss_divided or not is_steady or "accumulation" in self._said:
             return []
         self._said.add("accumulation")
         figures = {"backwards": float(step.backwards)}

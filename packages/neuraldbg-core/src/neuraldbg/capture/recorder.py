@@ -46,6 +46,7 @@ class Recorder(Steps):
                 model.register_forward_pre_hook(pre, prepend=is_plain, with_kwargs=is_plain),
                 model.register_forward_hook(post, with_kwargs=is_plain, always_call=is_plain),
             ]
+        self.parts.attach(self)
         self.audit.attach()
         self.wrapping.attach()
         SWITCHBOARD.join(self)
@@ -57,6 +58,7 @@ class Recorder(Steps):
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        self.parts.detach()
         self.audit.detach()
         self.wrapping.detach()
         self.microscope.close()
@@ -71,6 +73,7 @@ class Recorder(Steps):
         if not torch.is_grad_enabled():
             self._eval_forward(module)
             return
+        self.parts.drop(name)
         if self.board.is_awaiting:
             self.activity()
         start = thread_time()
@@ -97,6 +100,32 @@ class Recorder(Steps):
         start = thread_time()
         self.microscope.end_forward(module, output)
         self.audit.forward_ended(name, output)
+        self.board.seconds += thread_time() - start
+
+    @contained
+    def part_began(
+        self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """A module inside a watched model, which is not called itself, is called."""
+        if self.board.is_awaiting:
+            self.activity()
+        start = thread_time()
+        if self.parts.begin(module, self._now):
+            is_data = self.parts.is_data
+            data = tuple(value if is_data(value) else None for value in args)
+            named = {key: value for key, value in kwargs.items() if is_data(value)}
+            self.inputs.observe(name, data, named)
+            self._now.batch_size = max(self._now.batch_size, _batch_size(data, named))
+            self.microscope.step = self.label
+            self.microscope.begin_forward(module, args, kwargs)
+        self.board.seconds += thread_time() - start
+
+    @contained
+    def part_ended(self, module: nn.Module, output: Any) -> None:
+        """It ended (output None where it raised)."""
+        start = thread_time()
+        if self.parts.end(module, output):
+            self.microscope.end_forward(module, output)
         self.board.seconds += thread_time() - start
 
     @contained

@@ -27,9 +27,13 @@ class RootHook:
         return (
             threading.get_ident() != self.recorder.thread
             or in_backward()
-            or self.recorder.roots.get(self.name) is not module
+            or not self.is_mine(module)
             or torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001 - vmap, grad
         )
+
+    def is_mine(self, module: nn.Module) -> bool:
+        """Whether it sits on the module that it was made for."""
+        return self.recorder.roots.get(self.name) is module
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
         return Inert()
