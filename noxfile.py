@@ -176,6 +176,13 @@ def bench_overhead(session: nox.Session) -> None:
     session.run("python", "benchmarks/report.py")
 
 
+@nox.session(name="zoo-check")
+def zoo_check(session: nox.Session) -> None:
+    """Prove without NeuralDBG that every fault of the zoo hurts and that removing it helps."""
+    install(session, "torch", packages=())
+    session.run("python", "benchmarks/zoo/check.py", *session.posargs)
+
+
 NO_ENGINE = """
 from importlib.util import find_spec
 assert find_spec("neuraldbg_engine") is None, "the engine must be absent here"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Prove of every program of the zoo that its fault hurts and that removing it helps.
+
+    python benchmarks/zoo/check.py [PROGRAM_OR_FOLDER ...] [--seeds 0 1 2] [--jobs 2] [--json OUT]
+
+NeuralDBG takes no part: `watch` is a stand-in that records nothing. A pair passes where the faulty
+run shows its harm (or raises) and the fixed one neither, on every seed; a healthy program where
+nothing is harmed and it learned. Exit status 1 where any does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import multiprocessing
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Self
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pairs import Program, expand, load
+
+LONGEST_S = 10.0
+"""CPU seconds of one run that the zoo allows: a benchmark that nobody waits for is not run."""
+
+
+class Silent:
+    """What `watch(model)` returns here: a session that does nothing."""
+
+    step = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Accept what NeuralDbg accepts."""
+
+    def __enter__(self) -> Self:
+        """Enter the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the block; exceptions pass."""
+
+    def record_loss(self, value: Any, name: str = "loss") -> None:
+        """Take a loss and drop it."""
+
+    def record_metric(self, name: str, value: Any) -> None:
+        """Take a metric and drop it."""
+
+    def step_iteration(self) -> None:
+        """Count nothing."""
+
+
+def run_once(program: Program, *, fixed: bool, seed: int, severity: float = 1.0) -> dict[str, Any]:
+    """Run one form of a program on one seed: harm, whether it learned, error, CPU seconds."""
+    import torch
+
+    torch.set_num_threads(1)
+    start = time.process_time()
+    row: dict[str, Any] = {"fixed": fixed, "seed": seed, "error": ""}
+    row |= {"harmed": True, "learned": True}
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result = program.train(Silent, fixed=fixed, seed=seed, severity=severity)
+            row["harmed"] = bool(program.harmed(result))
+            row["learned"] = bool(result.get("learned", True))
+            row["loss"] = tail(result.get("loss", ()))
+        except Exception as error:  # noqa: BLE001 - a crash is one of the ways in which a fault hurts
+            row["error"] = f"{type(error).__name__}: {str(error)[:160]}"
+    row["seconds"] = round(time.process_time() - start, 2)
+    return row
+
+
+def tail(losses: Any) -> float | None:
+    """Return the mean of the last tenth of a loss curve, for the eye."""
+    last = [float(x) for x in losses][-max(1, len(losses) // 10) :] if len(losses) else []
+    return round(sum(last) / len(last), 5) if last else None
+
+
+def verdict(program: Program, runs: list[dict[str, Any]]) -> list[str]:
+    """Return what is wrong with a program's runs, one sentence each; empty where it passes."""
+    wrong = []
+    for run in runs:
+        where = f"{'fixed' if run['fixed'] else 'run'}, seed {run['seed']}"
+        sound = run["fixed"] or not program.TRUTH["causes"]
+        if sound and run["error"]:
+            wrong.append(f"{where}: raised {run['error']}")
+        elif sound and run["harmed"]:
+            wrong.append(f"{where}: harmed without a fault")
+        elif sound and not run["learned"]:
+            wrong.append(f"{where}: did not learn")
+        elif not sound and not run["harmed"]:
+            wrong.append(f"{where}: the fault does not hurt")
+        if run["seconds"] > LONGEST_S:
+            wrong.append(f"{where}: took {run['seconds']} CPU seconds, allowed {LONGEST_S}")
+    return wrong
+
+
+def check(job: tuple[str, tuple[int, ...], float]) -> dict[str, Any]:
+    """Run a program's forms over the seeds and judge them."""
+    name, seeds, severity = job
+    program = load(name)
+    row: dict[str, Any] = {"program": program.name, "causes": program.TRUTH["causes"], "runs": []}
+    if program.skip:
+        return row | {"skipped": program.skip, "wrong": []}
+    forms = (False, True) if program.TRUTH["causes"] else (False,)
+    for seed in seeds:
+        for fixed in forms:
+            row["runs"].append(run_once(program, fixed=fixed, seed=seed, severity=severity))
+    return row | {"wrong": verdict(program, row["runs"])}
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one program's line, and what is wrong with it."""
+    if "skipped" in row:
+        print(f"{row['program']:46s} skipped: {row['skipped']}", flush=True)
+        return
+    slowest = max(run["seconds"] for run in row["runs"])
+    cause = (row["causes"] or ["(healthy)"])[0]
+    print(
+        f"{row['program']:46s} {cause:28s} {'FAIL' if row['wrong'] else 'ok':4s} {slowest:5.1f} s"
+    )
+    for line in row["wrong"]:
+        print(f"      {line}")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Check programs and print the table; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="*")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--severity", type=float, default=1.0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    jobs = [(name, tuple(args.seeds), args.severity) for name in expand(args.paths)]
+    rows = []
+    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=16) as pool:
+        for row in pool.imap_unordered(check, jobs):
+            rows.append(row)
+            show(row)
+    if args.json:
+        args.json.write_text(json.dumps(rows, default=str), encoding="utf-8")
+    failed = [row["program"] for row in rows if row["wrong"]]
+    pairs = [row for row in rows if row["causes"]]
+    skipped = [row for row in rows if "skipped" in row]
+    print(
+        f"{len(pairs)} pairs, {len(rows) - len(pairs) - len(skipped)} healthy programs, "
+        f"{len(skipped)} skipped; {len(failed)} failed {' '.join(failed)}"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

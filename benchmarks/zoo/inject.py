@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""Put every operator's fault into healthy programs of the zoo; keep the pairs in which it hurts.
+
+    python benchmarks/zoo/inject.py [--operators NAME ...] [--programs NAME ...] [--write]
+
+Each operator of operators/ is tried on each program of PROGRAMS over three seeds, without
+NeuralDBG. A pair counts where the harm shows on every seed: the program did not learn, raised, or
+lost at least a quarter of the way that its loss goes without the fault. `--write` stores the pairs
+that count, and why the others do not, in injected.toml; `python benchmarks/bench_accuracy.py
+benchmarks/zoo/injected.toml` scores them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import multiprocessing
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from check import Silent  # noqa: E402
+from pairs import Program, load  # noqa: E402
+from seam import NotApplicable, train_with  # noqa: E402
+
+OPERATORS = sorted(p.stem for p in (HERE / "operators").glob("[a-z]*.py"))
+PROGRAMS = (
+    "healthy_kiln_gru",
+    "healthy_ship_fuel_tonnes",
+    "healthy_tile_resnet_bn",
+    "healthy_grain_size_bfloat",
+    "healthy_survey_half_random_answers",
+    "healthy_violin_restarts_conv",
+    "healthy_visitor_count_poisson",
+    "healthy_tide_truncated_history",
+)
+"""Quick ones of different make: recurrent, convolutional, dense; four optimizers; three losses."""
+STORE = HERE / "injected.toml"
+SEEDS = (0, 1, 2)
+LOST = 0.25
+"""Share of the healthy run's fall of the loss whose loss is harm. Heuristic: far above the spread
+between seeds, far below what a user would put up with."""
+
+
+def parts(name: str) -> tuple[str, Path]:
+    """Return operator and program file of `operator@program`, with or without folder and `.py`."""
+    operator, _, program = name.partition("@")
+    path = Path(program if program.endswith(".py") else f"{program}.py")
+    return Path(operator).name, path if path.is_file() else HERE / "programs" / path.name
+
+
+def falls(losses: list[float]) -> tuple[float, float]:
+    """Return the mean of the first three losses and of the last tenth."""
+    tail = losses[-max(1, len(losses) // 10) :]
+    return sum(losses[:3]) / 3, sum(tail) / len(tail)
+
+
+def clean_bar(program: Program, seeds: tuple[int, ...] = SEEDS) -> float:
+    """Return the last loss above which a run of the program has lost LOST of its fall."""
+    pairs = [falls(program.train(Silent, seed=seed)["loss"]) for seed in seeds]
+    start, worst = min(a for a, _ in pairs), max(b for _, b in pairs)
+    return worst + LOST * max(start - worst, 0.0)
+
+
+def hurt(result: dict[str, Any], bar: float) -> bool:
+    """Say whether a result shows harm: not learned, not finite, or a last loss above the bar."""
+    last = falls(result["loss"])[1]
+    return not result.get("learned", True) or not math.isfinite(last) or last > bar
+
+
+def injected(name: str) -> Program:
+    """Return the pair `operator@program` as a program; truth and bar are injected.toml's."""
+    operator_name, path = parts(name)
+    stem = path.stem
+    entry = tomllib.loads(STORE.read_text(encoding="utf-8"))["pairs"][f"{operator_name}@{stem}"]
+    program, operator = load(str(path)), importlib.import_module(f"operators.{operator_name}")
+    truth = {"failures": operator.FAILURES, "causes": operator.CAUSES}
+    truth |= {"layers": entry["layers"], "onset": entry.get("onset")}
+
+    def train(watch: Any, *, fixed: bool = False, seed: int = 0, severity: float = 1.0) -> Any:
+        if fixed:
+            return program.train(watch, seed=seed)
+        return train_with(operator, program.train, watch, seed=seed, severity=severity)[0]
+
+    def harmed(result: dict[str, Any]) -> bool:
+        return hurt(result, entry["bar"])
+
+    return Program(f"{operator_name}@{stem}", stem, truth, train, harmed)
+
+
+def counted(path: Path) -> list[str]:
+    """Return the names of the pairs that injected.toml counts."""
+    return [f"{name}.py" for name in tomllib.loads(path.read_text(encoding="utf-8"))["pairs"]]
+
+
+def attempt(job: tuple[str, tuple[str, ...]]) -> list[dict[str, Any]]:
+    """Try operators on one program; return one row per operator."""
+    import torch
+
+    torch.set_num_threads(1)
+    stem, operators = job
+    program, start = load(str(HERE / "programs" / f"{stem}.py")), time.process_time()
+    bar = clean_bar(program)
+    rows = []
+    for name in operators:
+        operator = importlib.import_module(f"operators.{name}")
+        row: dict[str, Any] = {"operator": name, "program": stem, "bar": bar, "why": ""}
+        for seed in SEEDS:
+            try:
+                result, truth = train_with(operator, program.train, Silent, seed=seed)
+                row |= {"layers": truth["layers"], "onset": truth["onset"]}
+                if not hurt(result, bar):
+                    row["why"] = f"does not hurt on seed {seed}"
+            except NotApplicable as reason:
+                row["why"] = str(reason)
+            except Exception as error:  # noqa: BLE001 - a crash is a harm, if after the injection
+                if "layers" not in row and seed == SEEDS[0]:
+                    row["why"] = f"raised {type(error).__name__}: {str(error)[:80]}"
+            if row["why"]:
+                break
+        rows.append(row | {"seconds": time.process_time() - start})
+        print(f"{name + '@' + stem:60s} {row['why'] or 'counts'}", flush=True)
+    return rows
+
+
+def written(rows: list[dict[str, Any]]) -> str:
+    """Return injected.toml's text for rows."""
+    lines = ["# Written by `python benchmarks/zoo/inject.py --write`: do not edit.", ""]
+    for row in (r for r in rows if not r["why"]):
+        lines += [f'[pairs."{row["operator"]}@{row["program"]}"]', f"bar = {row['bar']!r}"]
+        lines += [f"layers = {row['layers']!r}".replace("'", '"')]
+        lines += [f"onset = {row['onset']!r}"] * (row["onset"] is not None) + [""]
+    lines += ["[not_counted]"]
+    lines += [f'"{r["operator"]}@{r["program"]}" = {r["why"]!r}' for r in rows if r["why"]]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Try all pairs and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operators", nargs="+", default=OPERATORS)
+    parser.add_argument("--programs", nargs="+", default=list(PROGRAMS))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help=f"store the pairs in {STORE.name}")
+    args = parser.parse_args()
+    jobs = [(stem, tuple(args.operators)) for stem in args.programs]
+    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        rows = [row for part in pool.imap(attempt, jobs) for row in part]
+    rows.sort(key=lambda row: (row["operator"], row["program"]))
+    for name in args.operators:
+        mine = [row for row in rows if row["operator"] == name]
+        print(f"{name:24s} counts on {sum(not r['why'] for r in mine)} of {len(mine)}")
+    if args.write:
+        STORE.write_text(written(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
