@@ -278,6 +278,19 @@ def test_certain_policy_and_outputs_that_chase_their_targets():
     assert grade("collapse.outputs_chase_targets", kit.case()) == 0.0
 
 
+def test_overshoot_is_read_from_plain_gradient_steps_alone():
+    """Each gradient is the last one reversed and grown by half: lr times sharpness is 2.5."""
+    sgd = OptimizerInfo(kind="SGD", groups=1, parameters=kit.RUN.optimizers[0].parameters)
+    run = kit.RUN.model_copy(update={"optimizers": (sgd,)})
+
+    def swings(step):
+        return {(None, P.GRAD_NORM): 0.1 * 1.5**step, (None, P.GRAD_COSINE): -1.0}
+
+    assert grade("updates.overshoot", kit.case(run, 12, loss=1.0, parameter=swings)) > 0.9
+    assert grade("updates.overshoot", kit.case(run, 12)) < 0.1
+    assert grade("updates.overshoot", kit.case(count=12, loss=1.0, parameter=swings)) is None
+
+
 def test_parameters_in_no_optimizer():
     owned = kit.RUN.optimizers[0].parameters[1:]
     run = kit.RUN.model_copy(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.reasoning.sharpness import lr_times_sharpness
 from neuraldbg.reasoning.symptoms import departure_row, replaced_row, weight_growth
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import GradState, ParameterStat
@@ -257,6 +258,27 @@ def agree(case: Case) -> Graded | None:
         f"consecutive gradients have a cosine of {cosine:.2f}",
         cosine=cosine,
         progress=progress,
+    )
+
+
+@finding(
+    "updates.overshoot",
+    "Cohen et al. 2021: gradient descent diverges above 2; Heuristic: 1.6 to 2.4 over 10 steps",
+)
+def overshoot(case: Case) -> Graded | None:
+    """Plain gradient steps overshoot: lr times sharpness is at the edge of stability or beyond."""
+    sharp = lr_times_sharpness(case.view)
+    row = departure_row(case.view)
+    known = np.flatnonzero(np.isfinite(sharp[: row + 1] if row is not None else sharp))
+    if len(known) < 5:
+        return None
+    rows = known[-10:] if row is not None and row >= 10 else known[:10]
+    size = float(np.median(sharp[rows]))
+    return graded(
+        ramp(size, 1.6, 2.4),
+        f"lr times sharpness is {size:.3g}, stable below 2",
+        onset=case.at(int(rows[0])),
+        lr_times_sharpness=size,
     )
 
 
