@@ -120,6 +120,7 @@ def test_right_cause_in_third_place_counts_for_three_and_in_fourth_for_none() ->
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # three processes import torch one after the other
 def test_accuracy_command_scores_both_editions_and_survives_a_program_that_kills_its_process(
     tmp_path: Path,
 ) -> None:
