@@ -48,10 +48,16 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 
 def named(args: argparse.Namespace) -> list[str]:
-    """Return the programs that the arguments name: all of the zoo where they name none."""
+    """Return the programs that the arguments name: all of the zoo where they name none.
+
+    The zoo's injected faults (healthy programs with an operator's fault) are among them.
+    """
     import programs_of
 
     names: list[str] = programs_of.expand(args.paths)
+    injected = Path(__file__).parent / "zoo" / "injected.toml"
+    if not args.paths and injected.is_file():
+        names += programs_of.expand([str(injected)])
     return [n for n in names if args.half in {None, scoring.half(family(n))}]
 
 
