@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from neuraldbg import load_trace
+from neuraldbg.reasoning import reason
 from neuraldbg.schema.facts import GradState, ParameterStat
 
 RANKS = 2
@@ -71,6 +72,8 @@ def test_a_nan_of_one_rank_reaches_the_gradients_of_both(folder, reports):
     plain, bad = reports(folder, "nan_on_one")
     assert bad["causes"][0] == "nan_in_input"
     assert "nan_in_input" not in plain["causes"]
+    (first, *_) = reason(load_trace(folder / "nan_on_one.ndbg").trace)
+    assert "those of another rank came with the average" in first.description
     state = load_trace(folder / "nan_on_one.ndbg").trace.facts.parameter[:, :, 1]
     assert (state[20] == GradState.NONFINITE).all()
     assert (state[:20] == GradState.PRESENT).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from neuraldbg import load_trace
+from neuraldbg.reasoning import reason
 from neuraldbg.schema.facts import ParameterStat
 
 NAMES = ("fsdp", "fsdp_clipped", "fsdp_nan")
@@ -61,3 +62,5 @@ def test_a_nan_is_named_on_the_rank_whose_data_held_it(folder, reports):
     plain, bad = reports(folder, "fsdp_nan")
     assert bad["causes"][0] == "nan_in_input"
     assert "nan_in_input" not in plain["causes"]
+    (first, *_) = reason(load_trace(folder / "fsdp_nan.ndbg").trace)
+    assert "those of another rank came with the average" in first.description

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.causes import UNKNOWN, vocabulary, words
 from neuraldbg.reasoning.cause import Assessment, link, named
 from neuraldbg.schema.vocabulary import FailureType
@@ -55,6 +57,8 @@ def assess(view: CaseView) -> Assessment | None:
         born += f", in operation {operation}"
     if argument or mechanism:
         born += f": {argument or words(mechanism)}"
+    if _may_be_anothers(view, first):
+        born = ELSEWHERE
     title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
     evidence = tuple(
         e
@@ -79,6 +83,22 @@ def assess(view: CaseView) -> Assessment | None:
         else frozenset({UNKNOWN}),
         is_direct=cause != UNKNOWN and grown <= RUNAWAY,
     )
+
+
+ELSEWHERE = (
+    "gradients are not finite though this rank's loss is: those of another rank came with the "
+    "average, or they were born in the backward pass here; the merged traces of all ranks tell"
+)
+
+
+def _may_be_anothers(view: CaseView, note: Observation) -> bool:
+    """Whether one of several ranks found nothing of its own that explains its gradients."""
+    run = view.run
+    if run.world_size < 2 or run.ranks or note.kind != "nonfinite_unlocated":
+        return False
+    row = np.flatnonzero(view.curve.steps == note.step)
+    is_sound = bool(len(row)) and math.isfinite(float(view.curve.values[row[0]]))
+    return note.words.get("phase") == "backward" and is_sound
 
 
 BROUGHT = frozenset({"nan_in_input", "inf_in_input", "zero_variance_feature"})
