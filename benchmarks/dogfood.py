@@ -72,19 +72,21 @@ def run(workers: int) -> list[dict[str, Any]]:
     curves = {}
     jobs = [f"{form}:{name}" for name in names for form in ("faulty", "fixed")]
     for row in runner.run_all("nothing", jobs, workers=workers):
-        curves[row["program"], row["form"]] = row
+        if not row.get("crashed"):
+            curves[row["program"], row["form"]] = row
     rows = []
     watched = {
         row["program"]: row
         for row in runner.run_all("story", [f"faulty:{name}" for name in names], workers=workers)
+        if not row.get("crashed")
     }
     for architecture, name in wanted:
         title = programs_of.load(name).name
-        story, plain = watched[title], curves[title, "faulty"]
-        if story.get("crashed") or plain.get("crashed"):
+        story, plain = watched.get(title), curves.get((title, "faulty"))
+        if story is None or plain is None:
             print(f"{title}: its process ended or hung")
             continue
-        fixed = curves[title, "fixed"].get("losses", [])
+        fixed = curves.get((title, "fixed"), {}).get("losses", [])
         rows.append(
             {
                 "architecture": architecture,
