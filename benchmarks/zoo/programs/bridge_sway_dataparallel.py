@@ -28,7 +28,7 @@ FAULTS = {
     "one_absurd_load": {
         "failures": ["data_anomaly", "optimizer_instability"],
         "causes": ["outlier_batch", "unnormalized_input"],
-        "layers": INNER,
+        "layers": [],
         "onset": [90, 90],
     },
 }

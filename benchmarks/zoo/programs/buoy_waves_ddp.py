@@ -28,7 +28,7 @@ FAULTS = {
     "one_bad_buoy": {
         "failures": ["data_anomaly", "numerical_error"],
         "causes": ["nan_in_input"],
-        "layers": ["", "0", "module", "module.0"],
+        "layers": [],
         "onset": [50, 50],
     },
     "rate_per_process": {

@@ -31,7 +31,7 @@ FAULTS = {
     "blank_tile_scaling": {
         "failures": ["data_anomaly", "numerical_error"],
         "causes": ["nan_in_input"],
-        "layers": ["enter", ""],
+        "layers": [],
         "onset": [70, 70],
     },
     "unscaled_convolutions": {

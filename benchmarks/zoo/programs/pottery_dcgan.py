@@ -23,7 +23,7 @@ FAULTS = {
     "broken_scan": {
         "failures": ["data_anomaly", "numerical_error"],
         "causes": ["nan_in_input"],
-        "layers": ["netD", "netD.0"],
+        "layers": [],
         "onset": [40, 40],
     },
     "bare_log": {

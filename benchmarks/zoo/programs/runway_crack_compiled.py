@@ -16,7 +16,7 @@ FAULTS = {
     "nan_pixels": {
         "failures": ["data_anomaly", "numerical_error"],
         "causes": ["nan_in_input"],
-        "layers": ["conv1", ""],
+        "layers": [],
         "onset": [60, 60],
     },
     "long_strides": {

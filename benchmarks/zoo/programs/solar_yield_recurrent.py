@@ -32,7 +32,7 @@ FAULTS = {
     "sensor_dropout_inf": {
         "failures": ["data_anomaly", "numerical_error"],
         "causes": ["inf_in_input"],
-        "layers": ["look", ""],
+        "layers": [],
         "onset": [55, 55],
     },
 }
