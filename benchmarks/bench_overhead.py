@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: MIT
 """Step time, watched / plain, interleaved in one run, with a plain / plain control.
 
-    python benchmarks/bench_overhead.py [--rounds 12] [--threads 1] [--model mlp ...] [--check 1.10]
+    python benchmarks/bench_overhead.py [--rounds 15] [--threads 1 2] [--model mlp ...]
+                                        [--check 1.10] [--json rows.json]
 
-Two copies of each program, one watched and one not, take turns of a few steps; a third, plain too,
-is the control: what its ratio is away from 1 is noise. The figure is the median over rounds of the
-ratio of CPU time. Memory trimming of glibc is off, or its page faults drown everything.
+Two copies of each program, one watched and one not, take turns of a few steps, each in a process of
+its own; a third, plain too, is the control: what its ratio is away from 1 is noise. The figure is
+the median over rounds of the ratio of CPU time, after the first two seconds of watching, which the
+budget leaves free. Memory trimming of glibc is off, or its page faults drown everything.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import statistics
+import subprocess
 import sys
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
 if any(os.environ.get(name) != value for name, value in _MALLOC.items()):
@@ -29,64 +31,119 @@ if any(os.environ.get(name) != value for name, value in _MALLOC.items()):
 import torch  # noqa: E402
 from models import PROGRAMS  # noqa: E402
 
+import neuraldbg  # noqa: E402
 from neuraldbg import NeuralDbg  # noqa: E402
 
+STEPS = {"tiny": (2_000, 5_000), "mlp": (6, 120), "cnn": (4, 220), "gpt": (4, 500)}
+"""Steps per turn, and before the first: two seconds of watching are free, and not counted."""
 
-def turns(name: str, *, watch: bool, steps: int, warmup: int) -> Iterator[float]:
-    """Yield the CPU seconds of one turn of `steps` steps after another."""
+
+def serve(name: str, *, watch: bool, threads: int) -> None:
+    """Train for as many steps as each line of stdin says, and answer with the CPU seconds taken."""
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, step = PROGRAMS[name]()
     with NeuralDbg(model) if watch else nullcontext() as dbg:
-        for _ in range(warmup):
-            loss = step()
-            if dbg is not None:
-                dbg.record_loss(loss.item())
-        while True:
+        for line in sys.stdin:
             start = time.process_time()
-            for _ in range(steps):
-                loss = step()
-                value = loss.item()
+            for _ in range(int(line)):
+                value = step().item()
                 if dbg is not None:
                     dbg.record_loss(value)
-            yield time.process_time() - start
+            print(time.process_time() - start, flush=True)
 
 
-def measure(name: str, rounds: int) -> tuple[float, float, float]:
-    """Return (watched / plain, control / plain, plain milliseconds per step), medians of rounds."""
-    steps = {"tiny": 200}.get(name, 4)
-    warmup = {"tiny": 300}.get(name, 80 if name == "mlp" else 70)
-    runs = [turns(name, watch=w, steps=steps, warmup=warmup) for w in (False, True, False)]
+class Program:
+    """One program in a process of its own: an open session hears every backward of its process."""
+
+    def __init__(self, name: str, *, watch: bool, threads: int) -> None:
+        kind = "watched" if watch else "plain"
+        command = [sys.executable, __file__, "--serve", kind, name, "--threads", str(threads)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def train(self, steps: int) -> float:
+        """Return the CPU seconds of so many steps."""
+        inlet, outlet = self._process.stdin, self._process.stdout
+        if inlet is None or outlet is None:
+            message = "the program has no pipes"
+            raise RuntimeError(message)
+        print(steps, file=inlet, flush=True)
+        return float(outlet.readline())
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    model: str
+    threads: int
+    ratio: float
+    """Watched / plain: median over rounds of the ratio of CPU time."""
+    low: float
+    """Lower and upper quartile of those ratios ..."""
+    high: float
+    control: float
+    """... and plain / plain: what it is away from 1 is noise."""
+    ms_per_step: float
+    rounds: int
+
+
+def measure(name: str, rounds: int, threads: int) -> Row:
+    """Let three processes take turns: plain, watched, plain."""
+    runs = [Program(name, watch=w, threads=threads) for w in (False, True, False)]
+    steps, warmup = STEPS.get(name, (4, 90))
     for run in runs:
-        next(run)
+        run.train(warmup)
     watched, control, plain = [], [], []
     for turn in range(rounds):
-        order = [(turn + i) % 3 for i in range(3)]
-        spent = {i: next(runs[i]) for i in order}
+        spent = {i: runs[i].train(steps) for i in [(turn + i) % 3 for i in range(3)]}
         watched.append(spent[1] / spent[0])
         control.append(spent[2] / spent[0])
         plain.append(1e3 * spent[0] / steps)
     for run in runs:
         run.close()
-    return statistics.median(watched), statistics.median(control), statistics.median(plain)
+    low, ratio, high = statistics.quantiles(watched, n=4)
+    middle = statistics.median
+    return Row(name, threads, ratio, low, high, middle(control), middle(plain), rounds)
 
 
 def main() -> None:
     """Print the table; exit with 1 where a ratio, less the control's error, is over `--check`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--model", nargs="*", choices=list(PROGRAMS), default=["mlp", "cnn", "gpt"])
     parser.add_argument("--check", type=float, default=math.inf)
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--serve", nargs=2, metavar=("KIND", "MODEL"), help=argparse.SUPPRESS)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    print(f"torch {torch.__version__}, {args.threads} thread(s), {args.rounds} rounds")
-    print("| model | watched / plain | plain / plain | ms per plain step |\n|---|---|---|---|")
-    is_over = False
-    for name in args.model:
-        ratio, control, plain = measure(name, args.rounds)
-        is_over |= ratio / max(control, 1.0) > args.check
-        print(f"| {name} | {ratio:.3f} | {control:.3f} | {plain:.2f} |", flush=True)
-    sys.exit(1 if is_over else 0)
+    if args.serve:
+        serve(args.serve[1], watch=args.serve[0] == "watched", threads=args.threads[0])
+        return
+    print(f"torch {torch.__version__}, neuraldbg {neuraldbg.__version__}, {args.rounds} rounds")
+    print("| model | threads | watched / plain | quartiles | plain / plain | ms per plain step |")
+    print("|---|---|---|---|---|---|")
+    rows = []
+    for threads in args.threads:
+        for name in args.model:
+            row = measure(name, args.rounds, threads)
+            rows.append(row)
+            print(
+                f"| {name} | {threads} | {row.ratio:.3f} | {row.low:.3f} to {row.high:.3f} "
+                f"| {row.control:.3f} | {row.ms_per_step:.2f} |",
+                flush=True,
+            )
+    if args.json:
+        versions = {"torch": torch.__version__, "neuraldbg": neuraldbg.__version__}
+        document = [{**asdict(row), "versions": versions} for row in rows]
+        args.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any(row.ratio / max(row.control, 1.0) > args.check for row in rows))
 
 
 if __name__ == "__main__":

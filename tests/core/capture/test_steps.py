@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.budget import FREE_STEPS, FULL_STEPS, Budget
 from neuraldbg.capture.ledger import is_divided
 from neuraldbg.capture.segment import Segment, merge
 from neuraldbg.trace import LEDGER_FIELDS
@@ -262,35 +261,6 @@ def test_division_of_the_loss_is_recognised():
     assert is_divided(loss * 0.25, is_scaled=False)
     assert is_divided((loss / 4) * torch.tensor(1024.0), is_scaled=True)
     assert not is_divided(loss * 4, is_scaled=False)
-
-
-@given(cost=st.floats(1e-6, 1e-2), step=st.floats(1e-5, 1e-1))
-@settings(max_examples=80, deadline=None)
-def test_budget_is_kept_where_it_can_be(cost, step):
-    budget = Budget(0.05)
-    light = cost / 10
-    spent = watched = 0.0
-    is_on = True
-    for turn in range(FREE_STEPS + 1200):
-        own = cost if is_on else light
-        if turn >= FREE_STEPS + 400:
-            spent, watched = spent + own, watched + step
-        budget.spend(own)
-        is_on = budget.next_step(step + own, alarm=False)
-        if turn < FULL_STEPS - 2:
-            assert is_on
-    floor = light / step + (cost - light) / 32 / step
-    assert spent / watched <= max(0.05 + 0.02, floor * 1.1)
-
-
-def test_budget_comes_back_in_force_around_an_alarm():
-    budget = Budget(0.05)
-    is_on = True
-    for _ in range(FREE_STEPS + 50):
-        budget.spend(1e-3 if is_on else 1e-5)
-        is_on = budget.next_step(1.5e-3, alarm=False)
-    assert budget.cadence > 1
-    assert all(budget.next_step(1.5e-3, alarm=i == 0) for i in range(20))
 
 
 @pytest.mark.filterwarnings("ignore:Complex modules are a new feature:UserWarning")

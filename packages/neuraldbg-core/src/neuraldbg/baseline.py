@@ -35,6 +35,10 @@ def median_mad(values: ArrayLike) -> tuple[Array, Array]:
         was measured.
     """
     data = np.asarray(values, dtype=np.float64)
+    if data.size and not np.isnan(data).any():
+        middle = np.median(data, axis=0)
+        spread = np.median(np.abs(data - middle), axis=0)
+        return middle, MAD_TO_SIGMA * spread
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         middle = np.nanmedian(data, axis=0)
@@ -137,6 +141,18 @@ class Window:
         if self.count >= self._due:
             self.middle, self.scale = median_mad(self.values[: self.count])
             self._due = self.count + (1 if self.count < self.length // 4 else self.refresh)
+
+    @property
+    def steady(self) -> int:
+        """How many values can be pushed, at least 1, before `middle` and `scale` change."""
+        return max(1, self._due - self.count)
+
+    def copy(self) -> Window:
+        """Return a window that goes on from here on its own."""
+        twin = Window(self.values.shape[1], self.length, self.refresh)
+        twin.values, twin.count, twin._due = self.values.copy(), self.count, self._due
+        twin.middle, twin.scale = self.middle, self.scale
+        return twin
 
     def score(self, value: ArrayLike, floor: float) -> Array:
         """Return robust z of `value` against the window; NaN before anything was measured."""

@@ -33,7 +33,13 @@ class Detector(Protocol):
         ...
 
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
-        """Judge one finished step. Called once per step, in order."""
+        """Judge one finished step. Called once per step, in order.
+
+        A detector that is to keep up with steps of less than a millisecond can also have a method
+        `absorb(steps: ThinnedSteps) -> bool`. It is then shown steps on which no tap ran in bulk:
+        it takes them and returns True where it has no event to make of them, else it returns False,
+        as it was before, and is shown them one by one.
+        """
         ...
 
     def on_finish(self) -> Iterable[SemanticEvent]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
+    from neuraldbg.schema.thinned import ThinnedSteps
 
 logger = logging.getLogger("neuraldbg")
 
@@ -146,10 +147,16 @@ class NeuralDbg(Inquiry):
         rank, world_size = ranks.place()  # the processes may have joined since
         self._run = self._run.model_copy(update={"rank": rank, "world_size": world_size})
         recorder = Recorder(
-            self._models, self._settings, self._run, self._on_step, self._on_failure
+            self._models,
+            self._settings,
+            self._run,
+            self._on_step,
+            self._on_thinned,
+            self._on_failure,
         )
         self._recorder = recorder
         self._writer = TraceWriter.open(self._path, recorder.run, self._settings)
+        self._writer.before_reading = recorder.catch_up
         self._idle.finish(None)
         self._trace = self._writer.as_trace()
         self._runner = DetectorRunner(self.host, recorder.run, self._settings)
@@ -189,6 +196,7 @@ class NeuralDbg(Inquiry):
                 recorder.detach()
             self._recorder = None
             if writer is not None:
+                writer.before_reading = _nothing
                 self._finish(writer, error)
 
     def _finish(self, writer: TraceWriter, error: BaseException | None) -> None:
@@ -279,6 +287,15 @@ class NeuralDbg(Inquiry):
         writer.write_step(facts)
         return self._publish(runner.on_step(facts), writer)
 
+    def _on_thinned(self, steps: ThinnedSteps) -> bool:
+        """Judge and record steps in bulk, as `_on_step` does."""
+        writer, runner = self._writer, self._runner
+        if writer is None or runner is None:
+            return False
+        events = runner.on_thinned(steps)
+        writer.write_thinned(steps, is_exact=bool(events))
+        return self._publish(events, writer)
+
     def _publish(self, events: list[SemanticEvent], writer: TraceWriter) -> bool:
         for event in events:
             writer.write_event(event)
@@ -306,6 +323,10 @@ class NeuralDbg(Inquiry):
     def trace(self) -> Trace:
         """What was recorded so far."""
         return self._trace
+
+
+def _nothing() -> None:
+    """There is nothing to hand over any more."""
 
 
 def _settings(**options: Any) -> Settings:

@@ -58,6 +58,16 @@ class Audit:
         self._forward: tuple[str, nn.Module, tuple[Any, ...], dict[str, Any], Any] | None = None
         self._batch = 0
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the open step is audited."""
+        return self._is_due
+
+    @property
+    def due_at(self) -> int:
+        """Ordinal of the next step that is audited in any case."""
+        return self._next
+
     def attach(self) -> None:
         """Look at the weights that the run begins with; hook outputs for the audited steps."""
         self._pretrained = pretrained(self.models)

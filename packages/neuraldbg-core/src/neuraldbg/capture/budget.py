@@ -1,78 +1,147 @@
 # SPDX-License-Identifier: MIT
-"""The overhead budget: how often the taps run, from measured cost against measured step time."""
+"""The overhead budget: which steps are watched in full, from measured cost and step time.
+
+A step that is not watched in full is *thinned*: no tap runs, and of all figures only the loss, the
+gradient norms, the learning rate and the counts of the ledger are kept. Where even that exceeds the
+budget (steps below a millisecond), most thinned steps are bare: the loss is kept, nothing else.
+
+The account is an integral: what is not spent is saved up until it pays for a full step, so the
+share holds over any stretch of steps, whatever single steps cost.
+"""
 
 from __future__ import annotations
 
 FULL_STEPS = 64
 """First steps that are always watched in full. Heuristic: faults of initialisation, wiring and
 objective show there, and the cost estimate needs them."""
-FREE_STEPS, FREE_S = 256, 1.0
-"""Up to so many steps go on in full while watching has cost less than this many seconds in all.
-Heuristic: nobody minds a second, and in a fast program it buys the whole first phase."""
+FREE_S = 2.0
+"""Steps go on in full while watching has cost less than this many seconds in all. Heuristic: nobody
+minds two seconds in all, and in a fast program it buys the whole first phase."""
 DEEP_EVERY = 4
-"""Sampled shares, ranks and second moments every so many watched steps after the first 16."""
+"""Sampled shares, ranks and second moments every so many watched steps after the first 16, and on
+all of them once fewer than one step in so many is watched."""
 CALM_AFTER = 32
-"""Steps after the last alarm until thinning resumes."""
+"""Steps after the last alarm until thinning resumes; they are not charged."""
 SEEN = 0.7
 """Share of the cost that the account sees. Measured: reading activations also displaces the
 caches of the training itself, which no clock of ours can tell apart."""
-_CADENCES = (1, 2, 4, 8, 16, 32)
+LEAST = 0.01
+"""Share of the step time that full steps get in any case, where thinned ones alone exceed the
+budget. Heuristic: one percent on top is not felt, and blindness would be."""
+HEARD_EVERY = 8
+"""Thinned steps to one that is not bare, where hearing them all exceeds the budget."""
+_MEMORY = 0.98
+"""Decay per step of the means of cost and step time: the last 50 steps."""
+
+
+class _Mean:
+    """Exponentially weighted mean, without bias from its start."""
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+
+    def push(self, value: float) -> None:
+        self._sum = _MEMORY * self._sum + value
+        self._weight = _MEMORY * self._weight + 1.0
+
+    @property
+    def value(self) -> float:
+        return self._sum / self._weight if self._weight else 0.0
 
 
 class Budget:
     """Decides for each step whether taps run, and whether the dearer figures are computed."""
 
-    def __init__(self, share: float) -> None:
-        self.share = share
-        self.cadence = 1
-        self.is_deep = True
+    def __init__(self, share: float, *, free_s: float = FREE_S) -> None:
+        self.share, self.free_s = share, free_s
+        self.is_on = self.is_deep = True
+        self.is_bare = False
+        """Whether most thinned steps are bare: nothing but the loss is heard of them."""
         self._spent = self._spent_in_all = 0.0
-        self._cost = self._light = self._total = 0.0
-        self._ordinal = 0
+        self._credit = self._allowance_now = 0.0
+        self._full, self._thin, self._heard, self._rest = _Mean(), _Mean(), _Mean(), _Mean()
+        self._ordinal = self._watched = self._since = 0
         self._calm = CALM_AFTER
-        self._watched = 0
-        self._is_on = True
+
+    @property
+    def cadence(self) -> float:
+        """Steps to one full step, at the present costs; 1 where the budget suffices."""
+        gap = (self._full.value - self._thin.value) / max(self._allowance(), 1e-12)
+        return max(1.0, gap)
 
     def spend(self, seconds: float) -> None:
         """Add CPU time that watching took within the current step; it is blind to other jobs."""
         self._spent += seconds
-        self._spent_in_all += seconds
+
+    def alarm(self) -> None:
+        """An event was raised: the taps come back in force."""
+        self._calm = -1
 
     def next_step(self, total: float, *, alarm: bool) -> bool:
         """Close the step's account; return whether the taps run on the next one.
 
         Args:
-            total: wall seconds of the step, watching included.
-            alarm: whether the step raised an event; taps come back in force.
+            total: seconds of the step on the training thread, watching included.
+            alarm: whether the step raised an event.
         """
-        own = self._spent
-        self._spent = 0.0
+        own, self._spent = self._spent, 0.0
+        self._spent_in_all += own
         self._ordinal += 1
-        rest = max(total - own, 1e-7)
-        self._total = _ema(self._total, rest)
-        if self._is_on:
-            self._cost = _ema(self._cost, own)
+        self._rest.push(max(total - own, 1e-7))
+        allowance = self._allowance_now = self._allowance()
+        if self.is_on:
+            self._full.push(own)
         else:
-            self._light = _ema(self._light, own)
-        self._calm = 0 if alarm else self._calm + 1
-        is_free = self._ordinal < FREE_STEPS and self._spent_in_all < FREE_S
-        if self._ordinal < FULL_STEPS or is_free or self._calm < CALM_AFTER:
-            self.cadence = 1
+            self._thin.push(own)
+        if alarm:
+            self.alarm()
+        self._calm += 1
+        is_free = self._ordinal < FULL_STEPS or self._spent_in_all < self.free_s
+        if is_free or self._calm < CALM_AFTER:
+            self._credit = max(self._credit, 0.0)
+            is_on = True
         else:
-            self.cadence = self._choose()
-        self._is_on = self._ordinal % self.cadence == 0
-        self._watched += self._is_on
-        self.is_deep = self._is_on and (self._watched < 16 or self._watched % DEEP_EVERY == 0)
-        return self._is_on
+            cost = max(self._full.value - self._thin.value, 0.0)
+            paid = cost if self.is_on else 0.0
+            self._credit = min(self._credit + allowance - paid, 0.0)
+            is_on = self._credit >= 0.0
+        self._begin(is_on=is_on)
+        return is_on
 
-    def _choose(self) -> int:
-        allowance = SEEN * self.share * self._total
-        light = min(self._light or self._cost / 4, self._cost)
-        for cadence in _CADENCES:
-            if light + (self._cost - light) / cadence <= allowance:
-                return cadence
-        return _CADENCES[-1]
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether an event has been raised so recently that the taps are back in force."""
+        return self._calm < CALM_AFTER
 
+    def next_thinned(self) -> bool:
+        """A thinned step closed; return whether the taps run on the next one."""
+        self._ordinal += 1
+        self._calm += 1
+        self._credit = min(self._credit + self._allowance_now, 0.0)
+        is_on = self._credit >= 0.0 or self.is_alarmed
+        self._begin(is_on=is_on)
+        return is_on
 
-def _ema(old: float, new: float) -> float:
-    return new if old == 0.0 else 0.9 * old + 0.1 * min(new, 10 * old)
+    def thinned(self, own: float, total: float) -> None:
+        """Note what one thinned step cost, and how long such steps take now."""
+        self._heard.push(own)
+        limit = SEEN * self.share * self._rest.value
+        self.is_bare = self._heard.value > (limit / 3 if self.is_bare else limit)
+        mean = own / HEARD_EVERY if self.is_bare else own
+        self._thin.push(mean)
+        self._rest.push(max(total - mean, 1e-7))
+        self._allowance_now = self._allowance()
+
+    def _begin(self, *, is_on: bool) -> None:
+        self.is_on, self.is_deep = is_on, False
+        self._since += 1
+        if is_on:
+            self._watched += 1
+            is_rare = self._since >= DEEP_EVERY
+            self.is_deep = self._watched < 16 or is_rare or self._watched % DEEP_EVERY == 0
+            self._since = 0
+
+    def _allowance(self) -> float:
+        """Seconds per step that full steps may take beyond what thinned ones do."""
+        rest, thin = self._rest.value, self._thin.value
+        return max(SEEN * self.share * rest - thin, LEAST * rest)

@@ -44,6 +44,12 @@ class Sentinels:
         """Whether zeros were found at a step: from then on it is looked whether backward made them,
         as it does where half precision has no smaller numbers."""
 
+    def restart(self) -> None:
+        """Forget everything, in the middle of a step whose beginning was not followed."""
+        self._states = [_State.FRESH] * len(self.parameters)
+        self._marks = [_mark(p.grad) for p in self.parameters]
+        self._had = [None] * len(self.parameters)
+
     def before_backward(self) -> None:
         """Forget stale gradients that have been cleared; remember the others' versions."""
         self.was_dropped = False

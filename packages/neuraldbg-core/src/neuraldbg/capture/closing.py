@@ -8,6 +8,7 @@ after the step still belongs to it. See `segment` for loops with several optimiz
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,10 @@ from neuraldbg.capture.cleared import Sentinels
 from neuraldbg.capture.containment import contained
 from neuraldbg.capture.gradients import ParameterBoard
 from neuraldbg.capture.inputs import InputBoard
+from neuraldbg.capture.lean import Lean
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
+from neuraldbg.capture.objective import is_foreign
 from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.parts import Parts
 from neuraldbg.capture.ranks import Wrapping
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.schema.facts import Observation, StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 logger = logging.getLogger("neuraldbg")
@@ -54,6 +58,7 @@ class Steps:
         settings: Settings,
         run: RunInfo,
         on_step: Callable[[StepFacts], bool],
+        on_thinned: Callable[[ThinnedSteps], bool],
         on_failure: Callable[[str, Exception], None],
     ) -> None:
         self.thread = threading.get_ident()
@@ -62,7 +67,7 @@ class Steps:
         """The modules as the user calls them: wrappers of compile, DDP and the like included."""
         self.models = {name: layers.unwrap(model) for name, model in models.items()}
         self.survey = layers.survey(self.models, settings.frozen)
-        self.on_step, self.on_failure = on_step, on_failure
+        self.on_step, self.on_thinned, self.on_failure = on_step, on_thinned, on_failure
         self.is_off = False
         device = next((t.device for t in self.survey.tensors), torch.device("cpu"))
         self.board = Board(len(self.survey.layers), device)
@@ -90,12 +95,17 @@ class Steps:
         self.ordinal = 0
         self.label = 0
         self._group: list[Segment] = []
-        self._now = Segment()
-        self._is_sparse = False
-        self._is_stepless = False
+        self.now = Segment()
+        self.is_sparse = False
+        self.is_stepless = False
         self._scaled: dict[str, Any] = {"scale": 1.0, "is_scaled": False}
+        self.is_scaler_used = False
+        self.ignored: frozenset[str] = frozenset()
+        """Calls that the switchboard need not make now."""
+        self.lean = Lean(self)
         self._handles: list[Any] = []
-        self._last_end = perf_counter()
+        self.last_end_s = perf_counter()
+        self._last_cpu_s = thread_time()
         self._pending: list[float] = []
         self._has_reached = False
         self._is_clipping = False
@@ -110,37 +120,41 @@ class Steps:
     @contained
     def activity(self) -> None:
         """Training work begins: close the step before it where it is over."""
-        if not self._now.is_done:
+        if not self.now.is_done:
             self.board.is_awaiting = False
             return
-        has_loss = bool(self._now.losses or any(s.losses for s in self._group))
-        if has_loss or self._is_sparse:
+        if self.lean.is_on and self.lean.close():
+            self.board.is_awaiting = False
+            return
+        has_loss = bool(self.now.losses or any(s.losses for s in self._group))
+        if has_loss or self.is_sparse:
             self.close()
         else:
             self._group.append(self._seal())
         self.board.is_awaiting = False
 
-    def _observe(self, found: Sequence[Observation] | None) -> None:
+    def observe(self, found: Sequence[Observation] | None) -> None:
+        """Note on the open step what was found."""
         if found:
-            self._now.observations += found
+            self.now.observations += found
 
     def _close_unstepped(self) -> None:
         """Gradients were cleared without a step: what came before them was a step of its own."""
-        if self._now.backwards:
-            later = Segment(forwards=1, batch_size=self._now.batch_size, losses={}, metrics={})
-            self._now.forwards = max(0, self._now.forwards - 1)
+        if self.now.backwards:
+            later = Segment(forwards=1, batch_size=self.now.batch_size, losses={}, metrics={})
+            self.now.forwards = max(0, self.now.forwards - 1)
             self._emit([*self._group, self._seal()])
-            self._group, self._now = [], later
-            self._is_stepless = True
+            self._group, self.now = [], later
+            self.is_stepless = True
 
     def _seal(self) -> Segment:
         """Fill the arrays of the open segment and start a new one."""
-        sealed = self._now
+        sealed = self.now
         if sealed.activation is None:
             self._fill(sealed)
         self.microscope.end_step()
         self.parts.end_step()
-        self._now = Segment()
+        self.now = Segment()
         return sealed
 
     def _fill(self, segment: Segment) -> None:
@@ -149,6 +163,8 @@ class Steps:
         is_deep = self.parameters.is_deep
         segment.is_sampled = self.board.is_on
         segment.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
+        if segment.is_thinned:
+            segment.activation[:, ActivationStat.CALLS] = math.nan
         segment.parameter = self.parameters.values.copy()
         segment.inputs = self.inputs.values()
         segment.optimizer = self.optimizers.take()
@@ -165,6 +181,8 @@ class Steps:
     @contained
     def close(self) -> None:
         """Emit the open step."""
+        if self.lean.is_on and self.lean.close():
+            return
         group = [*self._group, self._seal()]
         self._group = []
         self._emit(group)
@@ -182,19 +200,46 @@ class Steps:
         if self.audit.is_due_structure:
             self._learn_structure()
         self.run = self._run()
-        seconds = perf_counter() - self._last_end
+        seconds = perf_counter() - self.last_end_s
         facts = step.freeze(self.run, self.label, seconds, is_interrupted=is_interrupted)
         self.label += 1
         self.ordinal += 1
         has_event = self.on_step(facts)
         self.audit.next_step(self.ordinal, alarm=bool(has_event))
-        self.budget.spend(thread_time() - start)
-        end = perf_counter()
-        self.board.is_on = self.budget.next_step(end - self._last_end, alarm=bool(has_event))
-        is_deep = self.budget.is_deep
-        self.parameters.is_sampling = self.board.is_on
-        self.parameters.is_deep = self.inputs.is_deep = is_deep
-        self._last_end = end
+        now, self.last_end_s = thread_time(), perf_counter()
+        self.budget.spend(now - start)
+        # The training thread's own time is blind to other jobs; next to an accelerator it waits.
+        is_cpu = self.board.figures.device.type == "cpu"
+        total, self._last_cpu_s = now - self._last_cpu_s if is_cpu else seconds, now
+        self._arm(is_on=self.budget.next_step(total, alarm=bool(has_event)))
+        if not self.board.is_on and not self.audit.is_due and self.lean.can_begin(step):
+            self.lean.begin()
+
+    def _arm(self, *, is_on: bool) -> None:
+        """Decide what of the step to come is measured."""
+        self.board.is_on = self.parameters.is_sampling = is_on
+        self.parameters.is_deep = self.inputs.is_deep = self.budget.is_deep and is_on
+
+    def open_full(self, *, is_on: bool) -> None:
+        """A thinned step was held back, and the next one is a full one, or audited."""
+        self.audit.next_step(self.ordinal, alarm=self.budget.is_alarmed)
+        self._last_cpu_s = thread_time()
+        self._arm(is_on=is_on)
+
+    @contained
+    def catch_up(self) -> None:
+        """Somebody asks: hand on what is held back. Only the thread that trains can."""
+        if threading.get_ident() == self.thread:
+            self.lean.hand_on()
+
+    def is_ours(self, loss: torch.Tensor) -> bool:
+        """Whether a loss is one of the watched models, and not only of others."""
+        return not is_foreign(loss, self.parameters.row_of.keys())
+
+    @property
+    def is_group_open(self) -> bool:
+        """Whether segments wait for the others of their step."""
+        return bool(self._group)
 
     def _findings(self, step: Segment, *, is_interrupted: bool) -> list[Observation]:
         """What a closed step shows of the loop, the wiring and the objective."""
@@ -251,7 +296,8 @@ class Steps:
     @contained
     def finish(self, *, has_error: bool = False) -> None:
         """Close the last step, whole or interrupted, with what only the end shows."""
-        self._observe(self.wiring.finish(self._first_label or 0, self.ordinal))
+        self.lean.leave()
+        self.observe(self.wiring.finish(self._first_label or 0, self.ordinal))
         last = self._seal()
         is_whole = last.is_done or bool(self._group)
         has_trained = last.is_done or last.backwards or last.losses or last.observations

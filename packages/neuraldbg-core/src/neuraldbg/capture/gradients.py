@@ -26,6 +26,10 @@ SAMPLE = 256
 """Elements per parameter. Heuristic: an RMS is known to about 5 % (one standard error)."""
 
 
+ABSENT = -1.0
+"""Stands for the norm of a gradient that is None."""
+
+
 @dataclass(slots=True)
 class OwnedParameters:
     """The watched parameters of one optimizer, as rows of the parameter array."""
@@ -86,7 +90,7 @@ class ParameterBoard:
         self._extent = np.array([min(SAMPLE, max(1, _length(t))) for t in self.tensors] or [1])
         self._is_empty = np.array([not _length(t) for t in self.tensors], dtype=bool)
         """Parameters of which this rank holds no element: nothing of them is measured."""
-        self._preclip: dict[int, float] = {}
+        self.preclip: dict[int, float] = {}
         self.is_sampling = True
         self.is_deep = True
         self.was_finite = True
@@ -97,13 +101,13 @@ class ParameterBoard:
         """Start a new step."""
         self.values[:] = np.nan
         self.values[:, ParameterStat.GRAD_STATE] = GradState.NOT_STEPPED
-        self._preclip = {}
+        self.preclip = {}
 
     def note_preclip(self, norms: Mapping[int, torch.Tensor]) -> None:
         """Keep the L2 norms, by `id(gradient)`, of gradients that are about to be clipped."""
         if norms:
             values = torch.stack([local(n.detach()) for n in norms.values()]).tolist()
-            self._preclip = dict(zip(norms, values, strict=True))
+            self.preclip = dict(zip(norms, values, strict=True))
 
     def before_step(self, owned: OwnedParameters, scale: float) -> bool:
         """Read gradients and weights; return whether every gradient was finite.
@@ -120,26 +124,38 @@ class ParameterBoard:
                 continue
             rows.append(row)
             gradients.append(gradient)
-        norms = self._norms(gradients, scale)
-        index = np.asarray(rows, dtype=np.intp)
-        norm = np.asarray(norms, dtype=np.float32)
-        state = np.where(norm == 0, GradState.ZERO, GradState.PRESENT)
-        finite = np.isfinite(norm)
-        state[~finite] = GradState.NONFINITE
-        norm[self._is_empty[index]], state[self._is_empty[index]] = np.nan, GradState.PRESENT
-        values[index, ParameterStat.GRAD_NORM] = norm
-        values[index, ParameterStat.GRAD_STATE] = state
+        finite = self.put(rows, self.norms(gradients, scale))
         if self.is_sampling:
             _gather(self._before, owned.rows, owned.tensors)
             if self.is_deep:
                 self._sample_gradients(rows, gradients)
-        return bool(finite.all())
+        return finite
 
-    def _norms(self, gradients: list[torch.Tensor], scale: float) -> list[float]:
-        known = self._preclip
+    def put(self, rows: list[int], norms: list[float]) -> bool:
+        """Note gradient norms, `ABSENT` for none; return whether all are finite."""
+        index = np.asarray(rows, dtype=np.intp)
+        norm, state = self.classify(index, np.asarray(norms, dtype=np.float32))
+        self.values[index, ParameterStat.GRAD_NORM] = norm
+        self.values[index, ParameterStat.GRAD_STATE] = state
+        return not bool((state == GradState.NONFINITE).any())
+
+    def classify(self, rows: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (norm, NaN where none; `GradState`) of norms with `ABSENT`, `[..., R]`."""
+        state = np.where(norms == 0, GradState.ZERO, GradState.PRESENT)
+        state[norms == ABSENT] = GradState.NONE
+        state[~np.isfinite(norms)] = GradState.NONFINITE
+        norms = np.where(norms == ABSENT, np.nan, norms)
+        empty = self._is_empty[rows]
+        norms[..., empty], state[..., empty] = np.nan, GradState.PRESENT
+        return norms, state
+
+    def norms(self, gradients: list[torch.Tensor], scale: float = 1.0) -> list[float]:
+        """Return the L2 norm of each gradient; those that a clipping call saw, where one did."""
+        known = self.preclip
         if known and all(id(g) in known for g in gradients):
             return [known[id(g)] / scale for g in gradients]
-        return [n / scale for n in norms_of(gradients)]
+        norms = norms_of(gradients)
+        return norms if scale == 1.0 else [n / scale for n in norms]
 
     def _sample_gradients(self, rows: list[int], gradients: list[torch.Tensor]) -> None:
         self._last_gradient, self._gradient = self._gradient, self._last_gradient
@@ -215,13 +231,23 @@ def norms_of(gradients: Sequence[torch.Tensor]) -> list[float]:
     """L2 norm of each gradient, not squared; one fused call and one read per device and dtype."""
     if not gradients:
         return []
-    tensors = [local(g.detach()) for g in gradients]
+    tensors = [g if _is_simple(g) else local(g.detach()) for g in gradients]
     first = tensors[0]
     is_uniform = all(t.dtype is first.dtype and t.device == first.device for t in tensors)
     if is_uniform and first.dtype in {torch.float32, torch.float64}:
         return torch.stack(torch._foreach_norm(tensors)).tolist()  # noqa: SLF001 - fused
     parts = [torch.linalg.vector_norm(t, dtype=_wide(t)) for t in tensors]
     return [float(p) for p in parts]
+
+
+def _is_simple(t: torch.Tensor) -> bool:
+    """Whether a gradient can be read as it is: dense, real, of no graph and no subclass."""
+    return (
+        type(t) is torch.Tensor
+        and t.dtype is torch.float32
+        and t.layout is torch.strided
+        and not t.requires_grad
+    )
 
 
 def _wide(t: torch.Tensor) -> torch.dtype | None:

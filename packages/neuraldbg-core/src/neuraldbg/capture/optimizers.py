@@ -80,6 +80,27 @@ class Optimizers:
         count = 1 if math.isnan(stepped) else int(stepped) + 1
         self._values[row] = gradients.optimizer_row(optimizer, count)
 
+    def only(self) -> OwnedParameters | None:
+        """Return what the only optimizer owns; None where there are several, or its lr is a tensor.
+
+        A tensor can change without a trace.
+        """
+        if len(self.infos) != 1 or len(self._owned) != 1:
+            return None
+        owned = next(iter(self._owned.values()))
+        optimizer = owned.optimizer()
+        groups = [] if optimizer is None else optimizer.param_groups
+        is_plain = all(isinstance(group.get("lr", 0.0), float | int) for group in groups)
+        return owned if groups and is_plain else None
+
+    def latest(self) -> np.ndarray:
+        """Return `[O, len(OptimizerStat)]` as after one step with the settings noted last."""
+        for value in self._values:
+            value[OptimizerStat.STEPPED] = np.nan
+        rows = np.stack(self._values)
+        rows[:, OptimizerStat.STEPPED] = 1.0
+        return rows
+
     def take(self) -> np.ndarray | None:
         """Return `[O, len(OptimizerStat)]` of the segment and start a new one."""
         if not self._values:

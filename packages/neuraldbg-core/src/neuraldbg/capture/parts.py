@@ -50,6 +50,11 @@ class Parts:
                     part.register_forward_hook(ended, with_kwargs=True, always_call=True),
                 ]
 
+    @property
+    def is_on(self) -> bool:
+        """Whether parts are listened to, because their model has not been called itself."""
+        return any(self._handles.values())
+
     def detach(self) -> None:
         """Remove all hooks."""
         for name in list(self._handles):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -37,20 +38,23 @@ class Recorder(Steps):
             module = layer.module()
             if module is not None:
                 tap = Tap(self.board, index, layer)
-                self._handles.append(module.register_forward_hook(tap))
+                handle = module.register_forward_hook(tap)
+                self._handles.append(handle)
+                self.lean.layers.add(tap.module, handle, tap)
         for name, model in self.roots.items():
             pre, post = RootBegan(self, name), RootEnded(self, name)
             # A compiled wrapper passes attributes on to its module: options of its own hooks too.
             is_plain = not isinstance(getattr(model, "_orig_mod", None), nn.Module)
-            self._handles += [
-                model.register_forward_pre_hook(pre, prepend=is_plain, with_kwargs=is_plain),
-                model.register_forward_hook(post, with_kwargs=is_plain, always_call=is_plain),
-            ]
+            began = model.register_forward_pre_hook(pre, prepend=is_plain, with_kwargs=is_plain)
+            ended = model.register_forward_hook(post, with_kwargs=is_plain, always_call=is_plain)
+            self._handles += [began, ended]
+            self.lean.roots.add(weakref.ref(model), began, pre, is_pre=True)
+            self.lean.roots.add(weakref.ref(model), ended, post)
         self.parts.attach(self)
         self.audit.attach()
         self.wrapping.attach()
         SWITCHBOARD.join(self)
-        self._last_end = perf_counter()
+        self.last_end_s = perf_counter()
 
     def detach(self) -> None:
         """Remove every hook and leave the switchboard; safe to call twice."""
@@ -59,6 +63,8 @@ class Recorder(Steps):
             handle.remove()
         self._handles = []
         self.parts.detach()
+        self.lean.layers.clear()
+        self.lean.roots.clear()
         self.audit.detach()
         self.wrapping.detach()
         self.microscope.close()
@@ -76,26 +82,34 @@ class Recorder(Steps):
         self.parts.drop(name)
         if self.board.is_awaiting:
             self.activity()
+        if self.lean.is_on:
+            if not self.lean.is_bare:
+                self.lean.forward_began(module, args, kwargs)
+            return
         start = thread_time()
-        self._now.forwards += 1
+        self.now.forwards += 1
         if not module.training and self.wiring.is_mode_dependent(module):
-            self._now.eval_mode_forwards += 1
+            self.now.eval_mode_forwards += 1
         self.inputs.observe(name, args, kwargs)
-        self._now.batch_size = max(self._now.batch_size, _batch_size(args, kwargs))
+        self.now.batch_size = max(self.now.batch_size, _batch_size(args, kwargs))
         self.audit.forward_began(name, module, args, kwargs)
         self.microscope.step = self.label
         self.microscope.begin_forward(module, args, kwargs)
         self.board.seconds += thread_time() - start
 
     def _eval_forward(self, module: nn.Module) -> None:
-        self._now.eval_forwards += 1
+        self.now.eval_forwards += 1
         if module.training and self.wiring.is_mode_dependent(module):
-            self._now.train_mode_eval_forwards += 1
+            self.now.train_mode_eval_forwards += 1
 
     @contained
     def forward_ended(self, name: str, module: nn.Module, output: Any) -> None:
         """The same forward ended (output None where it raised)."""
         if not torch.is_grad_enabled():
+            return
+        if self.lean.is_on:
+            if not self.lean.is_bare:
+                self.microscope.end_forward(module, output)
             return
         start = thread_time()
         self.microscope.end_forward(module, output)
@@ -110,12 +124,12 @@ class Recorder(Steps):
         if self.board.is_awaiting:
             self.activity()
         start = thread_time()
-        if self.parts.begin(module, self._now):
+        if self.parts.begin(module, self.now):
             is_data = self.parts.is_data
             data = tuple(value if is_data(value) else None for value in args)
             named = {key: value for key, value in kwargs.items() if is_data(value)}
             self.inputs.observe(name, data, named)
-            self._now.batch_size = max(self._now.batch_size, _batch_size(data, named))
+            self.now.batch_size = max(self.now.batch_size, _batch_size(data, named))
             self.microscope.step = self.label
             self.microscope.begin_forward(module, args, kwargs)
         self.board.seconds += thread_time() - start
@@ -131,7 +145,7 @@ class Recorder(Steps):
     @contained
     def adopt(self, thread: int, losses: Sequence[Any]) -> None:
         """Follow the training to the thread that it runs on, where none was seen so far."""
-        if self.ordinal or self._group or not self._now.is_empty:
+        if self.ordinal or self._group or not self.now.is_empty:
             return
         ours = set(self.parameters.row_of)
         if any(reaches(loss, ours) for loss in losses if isinstance(loss, torch.Tensor)):
@@ -144,6 +158,12 @@ class Recorder(Steps):
         """See `Listener`."""
         if self.board.is_awaiting and self.board.is_compiled:
             self.activity()  # taps inside compiled code cannot tell
+        if self.lean.is_bare:
+            self._pending = self.lean.bare_backward(losses)
+            return
+        if self.lean.is_on:
+            self._pending = self.lean.backward_began(losses)
+            return
         start = thread_time()
         self.sentinels.before_backward()
         self._pending = []
@@ -159,23 +179,31 @@ class Recorder(Steps):
         """Read and audit a loss that a backward starts from, while its graph is alive."""
         scale = self._loss_scale()
         if loss.device.type == "cpu" or self.settings.sync:
-            self._pending.append(float(loss.detach()) / scale)
+            value = loss.item()
+            if not math.isfinite(value) and not self.is_ours(loss):
+                return
+            self._pending.append(value / scale)
         if self.ordinal < wiring.EARLY[1]:
             self.ledger.note_loss(loss, is_scaled=self._is_scaled())
-        self._observe(self.audit.before_backward(self.label, self.ordinal, loss))
-        self._observe(self.microscope.before_backward(loss, scale=scale))
+        self.observe(self.audit.before_backward(self.label, self.ordinal, loss))
+        self.observe(self.microscope.before_backward(loss, scale=scale))
 
     @contained
     def backward_ended(self) -> None:
         """See `Listener`."""
+        if self.lean.is_on:
+            if self.lean.has_reached():
+                self.activity()  # no forward was heard of a bare step
+                self.lean.backward_ended(self._pending)
+            return
         start = thread_time()
         has_changed = self.sentinels.after_backward()
         self._has_reached |= has_changed
         if has_changed or (self.board.touched and not self._has_reached):
-            self._now.backwards += 1
-            self._now.backward_losses += self._pending
-            if not self.optimizers and self._now.backwards >= UNSTEPPED_BACKWARDS:
-                self._is_stepless = True
+            self.now.backwards += 1
+            self.now.backward_losses += self._pending
+            if not self.optimizers and self.now.backwards >= UNSTEPPED_BACKWARDS:
+                self.is_stepless = True
         self._pending = []
         self.board.seconds += thread_time() - start
 
@@ -186,11 +214,11 @@ class Recorder(Steps):
         self._is_clipping = any(id(g) in ours for g in grads)
         if not self._is_clipping:
             return
-        if self._now.is_done:
-            self._now.is_clipped_after_step = True
+        if self.now.is_done:
+            self.now.is_clipped_after_step = True
         else:
-            self._now.clips += 1
-            self._now.is_clipped_scaled |= self._is_scaled()
+            self.now.clips += 1
+            self.now.is_clipped_scaled |= self._is_scaled()
 
     @contained
     def clip_measured(self, total: Any, norms: Mapping[int, torch.Tensor]) -> None:
@@ -199,8 +227,8 @@ class Recorder(Steps):
             return
         start = thread_time()
         if isinstance(total, torch.Tensor) and total.device.type == "cpu":
-            self._now.clip_total_norm = float(gradients.local(total.detach()))
-        if not self._now.is_done and self._loss_scale() == 1.0:
+            self.now.clip_total_norm = float(gradients.local(total.detach()))
+        if not self.now.is_done and self._loss_scale() == 1.0:
             self.parameters.note_preclip(norms)
         self.board.seconds += thread_time() - start
 
@@ -208,7 +236,7 @@ class Recorder(Steps):
     def clip_limited(self, max_norm: float) -> None:
         """See `Listener`."""
         if self._is_clipping:
-            self._now.clip_max_norm = max_norm
+            self.now.clip_max_norm = max_norm
             self._is_clipping = False
 
     @contained
@@ -217,27 +245,32 @@ class Recorder(Steps):
         owned = self.optimizers.owned_by(optimizer)
         if owned is None:
             return
+        if self.lean.is_on and id(optimizer) not in self.now.stepped:
+            if not self.optimizers.is_new(optimizer):
+                self.lean.step_began(owned)
+                return
+            self.lean.leave()
         start = thread_time()
         if self.optimizers.is_new(optimizer):
-            self._observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
-        if id(optimizer) in self._now.stepped:
+            self.observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
+        if id(optimizer) in self.now.stepped:
             self.close()  # no forward between: gradients that the user computes elsewhere
         if any(id(optimizer) in s.stepped for s in self._group):
-            self._is_sparse = True
+            self.is_sparse = True
             group, self._group = self._group, []
             for segment in group:
                 self._emit([segment])
-        self._now.evaluations += 1
+        self.now.evaluations += 1
         scale = getattr(optimizer, "grad_scale", None)
         divisor = float(scale) if isinstance(scale, torch.Tensor) else 1.0
         is_finite = self.parameters.before_step(owned, divisor)
         if self.ordinal <= wiring.EARLY[0]:
             self.wiring.note_gradients()
         dirty, gone = self.sentinels.at_step(owned.ids)
-        self._now.is_cleared &= not dirty
-        self._now.is_cleared_before_step |= gone
+        self.now.is_cleared &= not dirty
+        self.now.is_cleared_before_step |= gone
         if not is_finite:
-            self._observe(self.microscope.examine_gradients(scale=divisor))
+            self.observe(self.microscope.examine_gradients(scale=divisor))
         self._finite_gradient = is_finite
         self.board.seconds += thread_time() - start
 
@@ -247,13 +280,22 @@ class Recorder(Steps):
         owned = self.optimizers.owned_by(optimizer)
         if owned is None:
             return
+        if self.lean.is_on and not self.optimizers.is_new(optimizer):
+            if self.lean.is_bare:
+                self.lean.bare_step_ended(optimizer)
+            else:
+                self.lean.step_ended(optimizer)
+            return
+        if self.optimizers.is_new(optimizer):  # first heard of here, after bare steps
+            self.lean.leave()
+            self.observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
         start = thread_time()
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, torch.Tensor) and bool(found):
-            self._now.skipped += 1
+            self.now.skipped += 1
         else:
-            self._now.steps += 1
-        self._now.stepped.add(id(optimizer))
+            self.now.steps += 1
+        self.now.stepped.add(id(optimizer))
         is_finite = self.parameters.after_step(optimizer, owned)
         self.microscope.after_step(
             optimizer,
@@ -261,13 +303,13 @@ class Recorder(Steps):
             is_finite_weight=is_finite and self.parameters.is_sampling,
         )
         if not is_finite and self._finite_gradient and self.parameters.was_finite:
-            self._observe(self.microscope.examine_optimizer(optimizer))
+            self.observe(self.microscope.examine_optimizer(optimizer))
         self.sentinels.after_step(owned.ids)
         self.optimizers.note_step(optimizer)
         self.audit.stepped(owned.ids)
         self.board.is_awaiting = True
         if self.board.is_compiled:
-            self._fill(self._now)  # the next forward writes before Python hears of it
+            self._fill(self.now)  # the next forward writes before Python hears of it
         self.board.seconds += thread_time() - start
 
     @contained
@@ -275,18 +317,20 @@ class Recorder(Steps):
         """See `Listener`."""
         if not scaler.is_enabled():
             return
+        self.is_scaler_used = True
+        self.lean.leave()
         state = self._scaled
         if what == "scale" and isinstance(subject, torch.Tensor):
             state |= {"scale": float(scaler.get_scale()), "is_scaled": True}
-            self._now.loss_scale = state["scale"]
+            self.now.loss_scale = state["scale"]
         elif what == "unscale_":
             state["is_scaled"] = False
         elif what == "step":
-            state |= {"is_scaled": False, "before": self._now.steps}
-        elif what == "stepped" and self._now.steps == state.get("before"):
+            state |= {"is_scaled": False, "before": self.now.steps}
+        elif what == "stepped" and self.now.steps == state.get("before"):
             owned = self.optimizers.owned_by(subject)
             if owned is not None:
-                self._now.skipped += 1
+                self.now.skipped += 1
                 self.sentinels.after_step(owned.ids)
                 self.board.is_awaiting = True
 
@@ -302,28 +346,30 @@ class Recorder(Steps):
     @contained
     def record_loss(self, value: float, name: str, tensor: torch.Tensor | None) -> None:
         """Attach a loss to the step that is open, or has just been made."""
-        self._now.losses.setdefault(name, []).append(value)
+        if self.lean.is_bare and self.now.is_done and name in self.now.losses:
+            self.activity()  # no forward was heard: it is of the next step
+        self.now.losses.setdefault(name, []).append(value)
         if not math.isfinite(value):
-            self._observe(self.microscope.examine_loss(value, tensor))
-        if self._is_stepless:
+            self.observe(self.microscope.examine_loss(value, tensor))
+        if self.is_stepless:
             self.close()
 
     @contained
     def record_metric(self, value: float, name: str) -> None:
         """Attach a metric to the step that is open, or has just been made."""
-        self._now.metrics[name] = value
+        self.now.metrics[name] = value
 
     @contained
     def relabel(self, step: int) -> None:
         """Name the step to come (or that is open) `step`."""
-        if self._now.is_done or self._group:
+        if self.now.is_done or self._group:
             self.close()
         self.label = step
 
     @contained
     def examine_exception(self, error: BaseException) -> None:
         """The user's code raised inside the block."""
-        self._observe(self.microscope.examine_exception(error))
+        self.observe(self.microscope.examine_exception(error))
 
 
 def _batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

@@ -59,6 +59,10 @@ class Segment:
     """`id()` of the optimizers that stepped."""
     observations: list[Observation] = field(default_factory=list)
     is_sampled: bool = True
+    is_thinned: bool = False
+    """Whether no tap was on the modules, so that not even calls of layers were counted."""
+    norms: list[float] | None = None
+    """Of a thinned step: L2 norm of each gradient of its optimizer, `gradients.ABSENT` for none."""
     activation: np.ndarray | None = None
     parameter: np.ndarray | None = None
     inputs: np.ndarray | None = None

@@ -27,6 +27,8 @@ class Listener(Protocol):
     """What a session hears. All calls come on the thread that trains."""
 
     thread: int
+    ignored: frozenset[str]
+    """Calls that need not be made now."""
 
     def adopt(self, thread: int, losses: Sequence[torch.Tensor]) -> None:
         """A backward began on a thread that is not the session's: is it that of its training."""
@@ -106,7 +108,7 @@ class Switchboard:
         for listener in self._listeners:
             if listener.thread != here and call == "backward_began":
                 listener.adopt(here, args[0])
-            if listener.thread == here:
+            if listener.thread == here and call not in listener.ignored:
                 getattr(listener, call)(*args)
 
     def _install(self) -> None:

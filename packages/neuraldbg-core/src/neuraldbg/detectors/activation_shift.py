@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 WARM_UP = 12
@@ -75,6 +76,10 @@ class ActivationShift:
             return evidence, Severity.CRITICAL if critical else Severity.INFO, 0.6 + 0.35 * critical
 
         return self._jumps.update(facts.step, bad, ~np.isnan(logs) | broken, describe)
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""

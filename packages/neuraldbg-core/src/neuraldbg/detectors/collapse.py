@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 SPREAD = 0.02
@@ -63,6 +64,10 @@ class Collapse:
             return evidence, Severity.INFO, 0.6
 
         return self._tight.update(facts.step, tight, ~np.isnan(spread), describe)
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""

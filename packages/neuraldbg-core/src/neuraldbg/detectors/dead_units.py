@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 DEAD_SHARE = 0.5
@@ -63,6 +64,10 @@ class DeadUnits:
             return evidence, Severity.WARNING if mostly else Severity.INFO, 0.5 + 0.5 * share - 0.05
 
         return self._dead.update(facts.step, silent > DEAD_SHARE, ~np.isnan(silent), describe)
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""

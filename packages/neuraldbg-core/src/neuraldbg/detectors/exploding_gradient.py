@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -15,9 +16,12 @@ from neuraldbg.schema.vocabulary import EventType, GradientHealth, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 WARM_UP = 8
@@ -27,6 +31,7 @@ JUMP_Z = 8.0
 one step in a hundred, 8 one in many thousands."""
 JUMP_RATIO = 30.0
 """And at least this many times the median: a very calm past makes any z large."""
+LOG_RATIO = math.log(JUMP_RATIO)
 LOG_FLOOR = 0.2
 """Smallest scale of log norms taken for real: 20 % from step to step is calm."""
 
@@ -50,18 +55,14 @@ class ExplodingGradient:
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
         """Compare every layer's gradient of this step with the threshold and its own past."""
         norm, _ = self._gradients.measure(facts)
-        if not len(norm):
-            return ()
         known = ~np.isnan(norm)
+        if not known.any():
+            return ()
         broken = np.isinf(norm)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(norm)
-        usable = np.where(np.isfinite(logs), logs, np.nan)
+        usable = _logs(norm)
         z = self._past.score(usable, LOG_FLOOR)
         middle = self._past.middle
-        jumped = (
-            (z > JUMP_Z) & (usable - middle > np.log(JUMP_RATIO)) & (self._past.count > WARM_UP)
-        )
+        jumped = (z > JUMP_Z) & (usable - middle > LOG_RATIO) & (self._past.count > WARM_UP)
         large = ((norm > self._threshold) | jumped) & ~broken
         self._past.push(np.where(jumped, np.nan, usable))
         skipped = facts.ledger.skipped > 0
@@ -82,6 +83,39 @@ class ExplodingGradient:
             *self._broken.update(facts.step, broken, known, describe),
         ]
 
+    def absorb(self, steps: ThinnedSteps) -> bool:
+        """Take steps on which no layer's gradient is large or jumps; False where one does."""
+        norm, _, labels = self._gradients.measure_all(steps)
+        known = ~np.isnan(norm)
+        rows = known.any(axis=1)
+        norm, known, labels = norm[rows], known[rows], labels[rows]
+        if (norm > self._threshold).any():
+            return False
+        usable, past = _logs(norm), self._past.copy()
+        start = 0
+        while start < len(usable):
+            part = usable[start : start + past.steady]
+            z = past.score(part, LOG_FLOOR)
+            old = past.count + np.arange(len(part)) > WARM_UP
+            far = (z > JUMP_Z) & (part - past.middle > LOG_RATIO) & old[:, None]
+            if far.any():
+                return False
+            for row in part:
+                past.push(row)
+            start += len(part)
+        self._past = past
+        if len(labels):
+            self._large.absorb(labels, known)
+            self._broken.absorb(labels, known)
+        return True
+
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""
         return [*self._large.close(), *self._broken.close()]
+
+
+def _logs(norm: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the logarithm of norms, NaN where it is not finite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(norm)
+    return np.where(np.isfinite(logs), logs, np.nan)

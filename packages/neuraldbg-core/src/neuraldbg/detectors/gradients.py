@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
 
 
 class LayerGradients:
@@ -37,18 +38,41 @@ class LayerGradients:
         The norm is NaN where no parameter was measured or none stepped, Inf where one of them is
         not finite.
         """
-        count = min(len(self._rows), len(facts.parameter))
-        rows = self._rows[:count]
-        norm = facts.parameter[:count, ParameterStat.GRAD_NORM].astype(np.float64)
-        state = facts.parameter[:count, ParameterStat.GRAD_STATE]
+        norm, missing = self._by_layer(
+            facts.parameter[None, :, ParameterStat.GRAD_NORM],
+            facts.parameter[None, :, ParameterStat.GRAD_STATE],
+        )
+        return norm[0], missing[0]
+
+    def measure_all(
+        self, steps: ThinnedSteps
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return what `measure` does, `[T, N]` each, for the `T` steps that measured gradients.
+
+        Their labels come last.
+        """
+        measured = ~np.isnan(steps.grad_state).all(axis=1)
+        norm, missing = self._by_layer(steps.grad_norm[measured], steps.grad_state[measured])
+        return norm, missing, steps.steps[measured]
+
+    def _by_layer(
+        self, norms: NDArray[np.float32], states: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sum parameters, `[T, P]`, to layers, `[T, N]`."""
+        count = min(len(self._rows), norms.shape[1])
+        state = states[:, :count]
         absent = (state == GradState.NONE) & self._trainable[:count]
-        norm = np.where(absent | (state == GradState.ZERO), 0.0, norm)
-        norm = np.where(state == GradState.NOT_STEPPED, np.nan, norm)
-        norm = np.where(state == GradState.NONFINITE, np.inf, norm)
-        width = len(self.names) + 1
-        total = np.bincount(rows, weights=norm * norm, minlength=width)[:-1]
-        missing = np.bincount(rows, weights=absent, minlength=width)[:-1]
-        return np.sqrt(total), missing.astype(np.float64)
+        norm = norms[:, :count].astype(np.float64)
+        norm[absent | (state == GradState.ZERO)] = 0.0
+        norm[state == GradState.NOT_STEPPED] = np.nan
+        norm[state == GradState.NONFINITE] = np.inf
+        steps, width = len(norm), len(self.names) + 1
+        rows = (self._rows[:count] + width * np.arange(steps)[:, None]).ravel()
+        total, missing = (
+            np.bincount(rows, weights=one.ravel(), minlength=steps * width).reshape(steps, width)
+            for one in (norm * norm, absent)
+        )
+        return np.sqrt(total[:, :-1]), missing[:, :-1].astype(np.float64)
 
     @property
     def owned(self) -> NDArray[np.intp]:

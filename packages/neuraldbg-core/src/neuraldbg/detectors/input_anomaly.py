@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 WARM_UP = 10
@@ -97,6 +98,10 @@ class InputAnomaly:
                     row, name, facts.step, values[InputStat.MEAN], values[InputStat.RMS]
                 )
         return events
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from neuraldbg.baseline import MAD_TO_SIGMA, difference_noise, theil_sen
 from neuraldbg.schema.events import SemanticEvent
+from neuraldbg.schema.facts import main_loss
 from neuraldbg.schema.vocabulary import EventType, OptimizerHealth, Severity
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 WINDOW = 48
@@ -56,19 +58,30 @@ class LossCurve:
 
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
         """Judge this step's loss."""
-        loss = facts.loss
-        if not facts.losses:
-            return ()
+        return self._judge(facts.step, facts.loss) if facts.losses else ()
+
+    def _judge(self, step: int, loss: float) -> list[SemanticEvent]:
         if not math.isfinite(loss):
-            return self._state(
-                OptimizerHealth.DIVERGING, facts.step, facts.step, {"loss": loss}, Severity.CRITICAL
-            )
+            evidence: dict[str, float | str] = {"loss": loss}
+            return self._state(OptimizerHealth.DIVERGING, step, step, evidence, Severity.CRITICAL)
         self._seen += 1
-        events = [*self._single(facts.step, loss)] if self._seen > WARM_UP else []
-        self._push(facts.step, loss)
+        events = [*self._single(step, loss)] if self._seen > WARM_UP else []
+        self._push(step, loss)
         if self._seen % REVIEW_EVERY == 0:
             events += self._look_back()
         return events
+
+    def absorb(self, steps: ThinnedSteps) -> bool:
+        """Take steps whose losses make no event; False, and as before, where one does."""
+        before = {
+            name: value.copy() if isinstance(value, list | dict) else value
+            for name, value in vars(self).items()
+        }
+        for label, losses in zip(steps.steps.tolist(), steps.losses, strict=True):
+            if losses and self._judge(label, main_loss(losses)):
+                vars(self).update(before)
+                return False
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Look back once more, and bring counts up to date."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 MOST_PER_KIND = 16
@@ -56,6 +57,10 @@ class Noted:
                     )
                 )
         return events
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Nothing is left to say."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 KINDS = frozenset(
@@ -59,6 +60,10 @@ class NumericalError:
                 evidence = {"parameter": info.name}
                 events.append(self._event("nonfinite_weight", facts.step, info.layer, evidence))
         return events
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Nothing is left to say."""

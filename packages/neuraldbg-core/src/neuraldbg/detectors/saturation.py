@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 FLAT_SHARE = 0.5
@@ -67,6 +68,10 @@ class Saturation:
         return self._flat.update(
             facts.step, flat > FLAT_SHARE, self._bounded & ~np.isnan(flat), describe
         )
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""

@@ -81,6 +81,13 @@ class Transitions:
                 told.append(event)
         return told
 
+    def absorb(self, steps: NDArray[np.int64], known: NDArray[np.bool_]) -> None:
+        """Take several steps, `[T]`, without a bad layer at once. `known`: `[T, L]`."""
+        measured = known.any(axis=0)
+        last = len(steps) - 1 - known[::-1].argmax(axis=0)
+        self.run[measured] = 0
+        self.good[measured] = steps[last[measured]]
+
     def _tell(
         self,
         row: int,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 RELATIVE_WARNING = 1e-3
@@ -69,6 +70,12 @@ class VanishingGradient:
             *self._small.update(facts.step, small, known, describe),
             *self._absent.update(facts.step, absent, known, describe),
         ]
+
+    def absorb(self, steps: ThinnedSteps) -> bool:
+        """Take steps on which no layer's gradient is small; False where one is, or was before."""
+        norm, missing, _ = self._gradients.measure_all(steps)
+        is_small = (norm < self._threshold).any() or (missing >= self._gradients.owned).any()
+        return not (is_small or self._small.run.any() or self._absent.run.any())
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Bring counts up to date."""

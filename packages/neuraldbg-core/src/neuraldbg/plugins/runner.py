@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from neuraldbg.plugins.host import PluginHost
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 COLLAPSE_STEPS = 50
@@ -87,18 +88,58 @@ class DetectorRunner:
             the count of its own event by returning it again, with the same step.
         """
         self._step = facts.step
-        return self._ask("on_step", lambda detector: detector.on_step(facts))
+        return self._ask("on_step", lambda detector: detector.on_step(facts), self._running)
+
+    def on_thinned(self, steps: ThinnedSteps) -> list[SemanticEvent]:
+        """Show steps to every detector, in bulk to those that can take it; returns as `on_step`.
+
+        The events are those that showing them one by one would have given, in the same order.
+        """
+        waiting = [one for one in self._running if not self._is_absorbed(one, steps)]
+        self._step = int(steps.steps[-1])
+        if not waiting:
+            events = self._failures()
+            self._note_fresh(events)
+            return events
+        found: dict[str, SemanticEvent] = {}
+        fresh: tuple[SemanticEvent, ...] = ()
+        for index in range(len(steps)):
+            facts = steps.facts(index)
+            self._step = facts.step
+            asked = self._ask("on_step", lambda detector, f=facts: detector.on_step(f), waiting)  # type: ignore[misc]
+            fresh += self.fresh
+            found |= {event.id: event for event in asked}
+            waiting = [one for one in waiting if one in self._running]
+        self.fresh = fresh
+        return list(found.values())
+
+    def _is_absorbed(self, running: _Running, steps: ThinnedSteps) -> bool:
+        """Whether the detector took the steps in bulk: they could not make an event of its own."""
+        absorb = getattr(running.detector, "absorb", None)
+        if absorb is None:
+            return False
+        try:
+            return bool(absorb(steps))
+        except PluginError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the code of others may raise anything
+            self._running = [one for one in self._running if one is not running]
+            self._host.detector_failed(running.plugin, running.detector.name, "absorb", error)
+            return True
 
     def on_finish(self) -> list[SemanticEvent]:
         """Ask every detector what only the whole run shows; returns as `on_step` does."""
-        return self._ask("on_finish", lambda detector: detector.on_finish())
+        return self._ask("on_finish", lambda detector: detector.on_finish(), self._running)
 
     def _ask(
-        self, place: str, ask: Callable[[Detector], Iterable[SemanticEvent]]
+        self,
+        place: str,
+        ask: Callable[[Detector], Iterable[SemanticEvent]],
+        asked: list[_Running],
     ) -> list[SemanticEvent]:
         found: dict[str, SemanticEvent] = {}
         failed: list[_Running] = []
-        for running in self._running:
+        for running in asked:
             try:
                 kept = [
                     self._keep(running, event)
@@ -114,9 +155,12 @@ class DetectorRunner:
         if failed:
             self._running = [one for one in self._running if one not in failed]
         events = list(found.values()) + self._failures()
+        self._note_fresh(events)
+        return events
+
+    def _note_fresh(self, events: list[SemanticEvent]) -> None:
         self.fresh = tuple(event for event in events if event.id not in self._told)
         self._told.update(event.id for event in self.fresh)
-        return events
 
     def _failures(self) -> list[SemanticEvent]:
         """Return failures that no event has told yet."""

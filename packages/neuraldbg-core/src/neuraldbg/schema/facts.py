@@ -198,9 +198,14 @@ class StepFacts:
     @property
     def loss(self) -> float:
         """The main loss: `loss`, else the first recorded one, else NaN."""
-        if "loss" in self.losses:
-            return self.losses["loss"]
-        return next(iter(self.losses.values()), float("nan"))
+        return main_loss(self.losses)
+
+
+def main_loss(losses: Mapping[str, float]) -> float:
+    """Return the main one of a step's losses: `loss`, else the first recorded one, else NaN."""
+    if "loss" in losses:
+        return losses["loss"]
+    return next(iter(losses.values()), float("nan"))
 
 
 class ObservationRecord(Frozen):

@@ -50,6 +50,17 @@ def default_counts(mean: Floats, width: int) -> Counts:
     return np.where(np.isnan(mean), 0, width).astype(np.uint32)
 
 
+def merge_exact(first: int, steps: Sequence[int], matrix: Floats) -> Bucket:
+    """Return consecutive steps, `[T, W]`, from the ordinal `first` on, as one bucket: `merge`."""
+    known = ~np.isnan(matrix)
+    number = known.sum(axis=0, dtype=np.uint32)
+    with np.errstate(all="ignore"):
+        total = np.where(known, matrix.astype(np.float64), 0.0).sum(axis=0)
+        mean = np.where(number > 0, total / number, np.nan).astype(np.float32)
+    low, high = np.fmin.reduce(matrix), np.fmax.reduce(matrix)
+    return Bucket(first, first + len(steps) - 1, steps[0], steps[-1], mean, low, high, number)
+
+
 def merge(buckets: Sequence[Bucket]) -> Bucket:
     """Return consecutive buckets as one. The mean is computed in float64 and kept in float32."""
     counts = np.stack([bucket.counts for bucket in buckets])

@@ -20,8 +20,9 @@ from neuraldbg.trace.decimation import (
     default_counts,
     exact,
     merge,
+    merge_exact,
 )
-from neuraldbg.trace.layout import Layout, repack
+from neuraldbg.trace.layout import Floats, Layout, repack
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,6 +52,10 @@ PERIOD = 64
 GROUP = 16
 """Steps per row when they first leave the exact ones: 1.5 % of their age by then."""
 
+BULK = 64
+"""So many thinned steps in one go, or more, come as one row per `BULK` of them: they are of less
+than a few milliseconds each, and nothing was measured of them but counts and norms."""
+
 INSERT = "INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SELECT = (
     "SELECT first, last, first_step, last_step, layout, check_sum, mean, low, high, counts "
@@ -62,6 +67,28 @@ Row = tuple[int, int, int, int, int, int, bytes, bytes | None, bytes | None, byt
 def exact_row(ordinal: int, step: int, layout: int, vector: bytes) -> Row:
     """Return the row of table `fact` for one step."""
     return (ordinal, ordinal, step, step, layout, zlib.crc32(vector), vector, None, None, None)
+
+
+def thinned_rows(
+    first: int, steps: list[int], layout: int, matrix: Floats, *, is_exact: bool
+) -> list[Row]:
+    """Return the rows of consecutive steps, `[T, W]`: one each, or one per `BULK` of them."""
+    if is_exact or len(steps) < BULK:
+        return [
+            exact_row(first + index, step, layout, matrix[index].tobytes())
+            for index, step in enumerate(steps)
+        ]
+    rows, start = [], 0
+    while start < len(steps):
+        stop = min(len(steps), start + BULK - (first + start) % BULK)
+        if stop - start == 1:
+            data = matrix[start].tobytes()
+            rows.append(exact_row(first + start, steps[start], layout, data))
+        else:
+            bucket = merge_exact(first + start, steps[start:stop], matrix[start:stop])
+            rows.append(bucket_row(bucket, layout))
+        start = stop
+    return rows
 
 
 def bucket_row(bucket: Bucket, layout: int) -> Row:
@@ -158,6 +185,9 @@ class Retention:
         leave = max(self._exit, now - _rows(TAIL, TAIL_BYTES, 4 * layout.width, HEAD))
         spans = list(self._spans)
         for group in self._leaving(connection, leave):
+            if len(group) == 1 and group[0][7] is not None and group[0][4] == target:
+                spans.append((group[0][0], group[0][1]))  # thinned steps came as one row
+                continue
             bucket = merge([row_bucket(row, layouts, layout) for row in group])
             _replace(connection, bucket, target)
             spans.append((bucket.first, bucket.last))

@@ -23,6 +23,7 @@ from neuraldbg.schema.facts import (
 
 if TYPE_CHECKING:
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
 
 Floats = NDArray[np.float32]
 
@@ -113,6 +114,19 @@ def pack(facts: StepFacts) -> tuple[Layout, Floats]:
         casting="unsafe",
     )
     return Layout(shapes), vector
+
+
+def pack_thinned(thinned: ThinnedSteps) -> tuple[Layout, Floats]:
+    """Return the vectors of several thinned steps, `[T, layout.width]`, and their layout."""
+    layout = Layout.of_run(thinned.run)
+    count = len(thinned)
+    matrix = np.full((count, layout.width), np.nan, dtype=np.float32)
+    layout.block(matrix, "parameter")[:] = thinned.parameter(slice(None))
+    layout.block(matrix, "optimizer")[:, : thinned.optimizer.shape[1]] = thinned.optimizer
+    layout.block(matrix, "ledger")[:, 0] = thinned.ledger
+    step = layout.block(matrix, "step")[:, 0]
+    step[:, 0], step[:, 1:] = thinned.seconds, 0.0
+    return layout, matrix
 
 
 def repack(matrix: NDArray[Any], old: Layout, new: Layout, fill: float = np.nan) -> NDArray[Any]:

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.errors import TraceError
 from neuraldbg.trace import codec, facts, series
-from neuraldbg.trace.layout import Layout, pack
+from neuraldbg.trace.layout import Layout, pack, pack_thinned
 from neuraldbg.trace.store import Busy, Store, path_of_rank
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Mapping
     from pathlib import Path
 
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import Observation, StepFacts
     from neuraldbg.schema.run import RunInfo
+    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
     from neuraldbg.trace.reader import Trace
 
@@ -33,7 +34,7 @@ logger = logging.getLogger("neuraldbg")
 
 DELAY_S = 0.5
 """A commit comes at most this late ..."""
-DELAY_STEPS = 64
+DELAY_STEPS = 256
 """... or after this many steps."""
 PATIENCE_STEPS = 4_096
 """Steps that wait for a reader that holds the file, before the file is given up."""
@@ -63,6 +64,8 @@ class TraceWriter:
         self, path: str | os.PathLike[str] | None, run: RunInfo, settings: Settings
     ) -> None:
         self._lock = threading.RLock()
+        self.before_reading: Callable[[], None] = lambda: None
+        """Called before anything is read: whoever holds steps back hands them over."""
         self._process = os.getpid()
         self._warnings: list[str] = []
         self._is_closed = False
@@ -132,19 +135,50 @@ class TraceWriter:
                 identity = self._new_layout(layout)
             ordinal = self._retention.add(step.step)
             self._rows.append(facts.exact_row(ordinal, step.step, identity, vector.tobytes()))
-            for name, value in step.losses.items():
-                self._append("loss", name, step.step, value)
-            for name, value in step.metrics.items():
-                self._append("metric", name, step.step, value)
+            self._append_all(step.step, step.losses, step.metrics)
             for observation in step.observations:
                 self._observe(observation)
-            now = time.perf_counter()
-            interval, self._last_step_s = now - self._last_step_s, now
-            self._revisions["facts"] += 1
-            # A commit is due now if the next step is likely to come too late for it.
-            is_late = now + min(interval, DELAY_S) - self._last_commit_s >= DELAY_S
-            if is_late or self._retention.count % DELAY_STEPS == 0:
-                self.flush()
+            self._flush_if_due(1)
+
+    def write_thinned(self, steps: ThinnedSteps, *, is_exact: bool) -> None:
+        """Record thinned steps, many in one row where they are many and nothing happened in them.
+
+        Losses and metrics are as exact as those of `write_step`.
+        """
+        with self._lock:
+            if self._is_off:
+                return
+            if steps.run is not self._run:
+                self.write_run(steps.run)
+            layout, matrix = pack_thinned(steps)
+            identity = self._layout_ids.get(layout)
+            if identity is None:
+                identity = self._new_layout(layout)
+            labels = steps.steps.tolist()
+            first = self._retention.count
+            for index, label in enumerate(labels):
+                self._retention.add(label)
+                self._append_all(label, steps.losses[index], steps.metrics[index])
+            self._rows += facts.thinned_rows(first, labels, identity, matrix, is_exact=is_exact)
+            self._flush_if_due(len(labels))
+
+    def _append_all(
+        self, label: int, losses: Mapping[str, float], metrics: Mapping[str, float]
+    ) -> None:
+        for name, value in losses.items():
+            self._append("loss", name, label, value)
+        for name, value in metrics.items():
+            self._append("metric", name, label, value)
+
+    def _flush_if_due(self, count: int) -> None:
+        """Commit where `count` steps that have just been recorded make it due."""
+        now = time.perf_counter()
+        interval, self._last_step_s = now - self._last_step_s, now
+        self._revisions["facts"] += 1
+        # A commit is due now if the next step is likely to come too late for it.
+        is_late = now + min(interval, DELAY_S) - self._last_commit_s >= DELAY_S
+        if is_late or self._retention.count % DELAY_STEPS < count:
+            self.flush()
 
     def write_event(self, event: SemanticEvent) -> None:
         """Record an event, or replace the one with the same id."""
@@ -280,15 +314,18 @@ class TraceWriter:
 
     def revision(self, section: str) -> Hashable:
         """Return a value that differs whenever `section` may have changed."""
+        self.before_reading()
         return self._revisions[section], self._revisions["facts"] if section == "series" else 0
 
     def end(self) -> tuple[int, int | None]:
         """Return how many steps there are, and the label of the last one."""
+        self.before_reading()
         return self._retention.count, self._retention.last_step
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection that sees everything recorded so far."""
+        self.before_reading()
         with self._lock:
             self.flush()
             if not self._is_closed or self._store.path is None:

@@ -181,6 +181,10 @@ class Microscope:
         ):
             self._regions.pop(0)
 
+    def inputs(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Return the arguments of this step's forwards, where they are still what they were."""
+        return [(one.args, one.kwargs) for one in self._forwards if not one.is_changed]
+
     def end_step(self) -> None:
         """Drop everything that belongs to the step."""
         self._forwards.clear()

@@ -4,7 +4,13 @@
 from __future__ import annotations
 
 from neuraldbg.capture.objective.audit import ObjectiveAudit, is_due
-from neuraldbg.capture.objective.graph import LayerFlow, Structure, reaches, trace_structure
+from neuraldbg.capture.objective.graph import (
+    LayerFlow,
+    Structure,
+    is_foreign,
+    reaches,
+    trace_structure,
+)
 from neuraldbg.capture.objective.perturb import probe
 
 __all__ = [
@@ -12,6 +18,7 @@ __all__ = [
     "ObjectiveAudit",
     "Structure",
     "is_due",
+    "is_foreign",
     "probe",
     "reaches",
     "trace_structure",

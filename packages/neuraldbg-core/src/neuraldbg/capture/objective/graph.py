@@ -8,6 +8,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from neuraldbg.capture.objective.activations import (
     LAYOUT,
     NORMALIZATIONS,
@@ -310,6 +312,22 @@ def trace_structure(
     """
     tape = record(loss, layer_nodes, limit=limit)
     return None if tape is None else structure_of(tape)
+
+
+def is_foreign(loss: Any, parameters: AbstractSet[int]) -> bool:
+    """Return whether the graph behind `loss` ends at parameters, and at none of these.
+
+    One that shows no parameter at all, as behind a reentrant checkpoint, may be anybody's.
+    """
+    tape = record(loss, {})
+    if tape is None:
+        return False
+    ends = [
+        node.variable
+        for node, name in zip(tape.nodes, tape.names, strict=True)
+        if name == "AccumulateGrad" and isinstance(node.variable, torch.nn.Parameter)
+    ]
+    return bool(ends) and not any(id(end) in parameters for end in ends)
 
 
 def reaches(loss: Any, parameters: AbstractSet[int]) -> bool:

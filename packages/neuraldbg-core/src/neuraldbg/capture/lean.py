@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: MIT
+"""Thinned steps: heard at the cost of some microseconds, kept, and handed on in bulk.
+
+On a thinned step the hooks of the layers are off the modules. The loss and the gradients are still
+looked at for NaN and Inf before the weights move, and the microscope has what it needs to run the
+step again. Where even that exceeds the budget, most thinned steps are *bare*: the hooks of the
+model itself are off too, and the loss alone is looked at.
+
+Steps wait in a block until it is full, the next full step comes, anything is asked of the session,
+or `HELD_S` is over. A step on which anything is odd is never held back: it closes as any other,
+with what was heard of it.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import attrgetter
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from neuraldbg.capture import wiring
+from neuraldbg.capture.budget import HEARD_EVERY
+from neuraldbg.capture.gradients import ABSENT
+from neuraldbg.capture.rack import Rack
+from neuraldbg.capture.segment import Segment
+from neuraldbg.schema.facts import GradState, LedgerFacts, ParameterStat, main_loss
+from neuraldbg.schema.thinned import ThinnedSteps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import nn
+
+    from neuraldbg.capture.closing import Steps
+    from neuraldbg.capture.gradients import OwnedParameters
+
+HELD_STEPS = 256
+"""Steps that wait at most ..."""
+HELD_S = 0.25
+"""... and seconds: with the writer's own delay a killed process loses less than one."""
+CLOCKED_EVERY = 16
+"""Heard steps to one whose cost is measured: reading the thread's clock is itself dear here."""
+FAR = 2.0
+"""A loss that exceeds the largest of the last block by this many times that block's range is looked
+at as any full step is. Heuristic: steady noise gets there about once in thousands of steps."""
+NORM_FAR = 4.0
+"""The same of the total gradient norm, as a factor."""
+DEAF = frozenset({"step_began", "clip_began", "clip_measured", "clip_limited"})
+"""Calls of the switchboard that a bare step does without."""
+
+_counts = attrgetter(*LedgerFacts.__dataclass_fields__)
+
+
+class Lean:
+    """Hears thinned steps on behalf of `Steps`, whose open step it writes to."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self.is_on = False
+        """Whether the open step is thinned."""
+        self._is_odd = self._is_clocked = False
+        self._held: list[tuple[int, Segment, float]] = []
+        self._began_s = 0.0
+        self._count = 0
+        self.is_bare = False
+        """Whether the open step is bare."""
+        self.layers, self.roots = Rack(), Rack()
+        self._pattern: tuple[Any, ...] = ()
+        self._is_single = False
+        self._next: tuple[bool, bool] | None = None
+        self._sentinel: torch.nn.Parameter | None = None
+        self._mark: tuple[int, int] | None = None
+        self._owned: OwnedParameters | None = None
+        self._settings: list[tuple[Any, ...]] = []
+        self._row: np.ndarray | None = None
+        self._no_settings = np.zeros((0, 0), dtype=np.float32)
+        self._loss_limit = self._norm_limit = math.inf
+        self._is_finite = True
+        self._clock = self._handing_s = 0.0
+        self._unclocked = 0
+
+    # -- in and out --------------------------------------------------------------------------
+
+    def can_begin(self, closed: Segment) -> bool:
+        """Whether the step that has just closed was so plain that the next may be thinned."""
+        steps = self._steps
+        owned = steps.optimizers.only()
+        return bool(
+            owned is not None
+            and closed.steps == closed.evaluations == 1
+            and closed.forwards
+            and closed.backwards
+            and not (closed.skipped or closed.observations or closed.eval_mode_forwards)
+            and (closed.losses or steps.is_sparse)
+            and not (steps.is_stepless or steps.is_group_open or steps.is_scaler_used)
+            and len(steps.roots) == 1
+            and not steps.parts.is_on
+            and not steps.board.is_compiled
+            and steps.board.figures.device.type == "cpu"
+            and steps.ordinal > wiring.EARLY[2]
+            and self._find_sentinel(owned, closed)
+        )
+
+    def _find_sentinel(self, owned: OwnedParameters, closed: Segment) -> bool:
+        """Choose the first parameter with a gradient: most paths of the backward end there."""
+        optimizer = owned.optimizer()
+        if closed.parameter is None or optimizer is None:
+            return False
+        states = closed.parameter[owned.rows, ParameterStat.GRAD_STATE]
+        present = np.flatnonzero(states == GradState.PRESENT)
+        if not len(present):
+            return False
+        self._owned, self._sentinel = owned, owned.tensors[int(present[0])]
+        self._row = self._steps.optimizers.latest()
+        self._no_settings = np.full_like(self._row, np.nan)
+        self._settings = _settings(optimizer)
+        self._note_pattern(closed)
+        return True
+
+    def _note_pattern(self, heard: Segment) -> None:
+        """Remember what a step of this loop is like: bare ones are taken to be the same."""
+        if not heard.eval_forwards or not self._pattern:
+            self._pattern = _counts(heard)
+        named = [*heard.losses.values(), heard.backward_losses]
+        self._is_single = (
+            heard.forwards == heard.backwards == 1 and max(map(len, named)) == 1 >= heard.clips
+        )
+
+    def begin(self) -> None:
+        """The step that opens now is thinned."""
+        self.is_on = True
+        self._began_s = perf_counter()
+        self._clock, self._unclocked = thread_time(), 0
+        self.layers.put(on=False)
+        self._open()
+
+    def _open(self) -> None:
+        """Open the next thinned step, heard or bare."""
+        budget = self._steps.budget
+        self._is_odd, self._next = False, None
+        self._count += 1
+        self._unclocked += 1
+        self.is_bare = budget.is_bare and self._is_single and self._count % HEARD_EVERY != 0
+        self._is_clocked = not self.is_bare and (budget.is_bare or self._count % CLOCKED_EVERY == 0)
+        self._steps.ignored = DEAF if self.is_bare else frozenset()
+        self.roots.put(on=not self.is_bare)
+
+    def end(self) -> None:
+        """The step that opens now, or is open, is heard in full again."""
+        if self.is_on:
+            self.is_on = self.is_bare = False
+            self._steps.ignored = frozenset()
+            self.layers.put(on=True)
+            self.roots.put(on=True)
+        self.hand_on()
+
+    def leave(self) -> None:
+        """Something came up in the middle of a step that only the full hearing understands."""
+        if self.is_on:
+            self._restore(self._steps.now)
+            self._steps.sentinels.restart()
+            self.end()
+
+    # -- what the loop does ------------------------------------------------------------------
+
+    def forward_began(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """See `Recorder.forward_began`; the step is open."""
+        start = thread_time() if self._is_clocked else 0.0
+        steps, now = self._steps, self._steps.now
+        now.forwards += 1
+        if not module.training and steps.wiring.is_mode_dependent(module):
+            now.eval_mode_forwards += 1
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                now.batch_size = max(now.batch_size, value.shape[0] if value.dim() else 0)
+                break
+        steps.microscope.step = steps.label
+        steps.microscope.begin_forward(module, args, kwargs)
+        if self._is_clocked:
+            steps.board.seconds += thread_time() - start
+
+    def backward_began(self, losses: Sequence[Any]) -> list[float]:
+        """See `Listener`; returns the losses that were read."""
+        start = thread_time() if self._is_clocked else 0.0
+        steps = self._steps
+        self._mark = _mark(self._sentinel)
+        read = []
+        for loss in losses:
+            if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+                value = loss.item()
+                read.append(value)
+                if steps.now.forwards and (math.isfinite(value) or steps.is_ours(loss)):
+                    steps.observe(steps.microscope.before_backward(loss))
+        if self._is_clocked:
+            steps.board.seconds += thread_time() - start
+        return read
+
+    def bare_backward(self, losses: Sequence[Any]) -> list[float]:
+        """The same on a bare step: its loss is all that is looked at."""
+        steps, read = self._steps, []
+        self._mark = _mark(self._sentinel)
+        for loss in losses:
+            if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+                value = loss.item()
+                read.append(value)
+                if not math.isfinite(value) and steps.is_ours(loss):
+                    if steps.now.is_done:
+                        steps.activity()
+                    steps.microscope.step = steps.label
+                    steps.observe(steps.microscope.before_backward(loss))
+        return read
+
+    def has_reached(self) -> bool:
+        """Whether the backward that ended was one of the watched model."""
+        return _mark(self._sentinel) != self._mark
+
+    def backward_ended(self, read: list[float]) -> None:
+        """See `Listener`; the backward was one of the watched model."""
+        now = self._steps.now
+        now.forwards += self.is_bare
+        now.backwards += 1
+        now.backward_losses += read
+
+    def step_began(self, owned: OwnedParameters) -> None:
+        """See `Listener`: the gradients are looked at before the weights move."""
+        start = thread_time() if self._is_clocked else 0.0
+        steps, now = self._steps, self._steps.now
+        now.evaluations += 1
+        gradients = [t.grad for t in owned.tensors]
+        present = [g for g in gradients if g is not None]
+        now.norms = norms = steps.parameters.norms(present)
+        if len(present) < len(gradients):
+            now.norms = _spread(norms, gradients)
+        total = sum(norms)
+        self._is_finite = math.isfinite(total)
+        if not self._is_finite:
+            steps.observe(steps.microscope.examine_gradients())
+        self._is_odd |= not total <= self._norm_limit
+        if self._is_clocked:
+            steps.board.seconds += thread_time() - start
+
+    def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        """See `Listener`."""
+        steps = self._steps
+        now = steps.now
+        now.steps += 1
+        now.stepped.add(id(optimizer))
+        steps.microscope.after_step(optimizer, is_finite_gradient=self._is_finite)
+        settings = _settings(optimizer)
+        if settings != self._settings:
+            self._settings = settings
+            steps.optimizers.note_step(optimizer)
+            self._row = steps.optimizers.latest()
+        now.optimizer = self._row
+        steps.board.is_awaiting = True
+
+    def bare_step_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        """The same on a bare step; the next one's hooks must hang before its forward begins."""
+        steps, now = self._steps, self._steps.now
+        now.steps += 1
+        now.evaluations += 1
+        now.stepped.add(id(optimizer))
+        steps.microscope.after_step(optimizer)
+        steps.board.is_awaiting = True
+        if self._next is None:
+            self._decide(steps.ordinal + 1)
+            is_heard = self._next != (False, False) or (self._count + 1) % HEARD_EVERY == 0
+            self.roots.put(on=is_heard)
+            self.layers.put(on=self._next != (False, False))
+
+    def _decide(self, ordinal: int) -> None:
+        """Decide whether the step with this ordinal is a full one, or audited."""
+        is_full = self._steps.budget.next_thinned()
+        self._next = is_full, ordinal >= self._steps.audit.due_at
+
+    # -- closing -----------------------------------------------------------------------------
+
+    def close(self) -> bool:
+        """Hold the open step back; False where it must close as a full one, with what is known."""
+        steps, now = self._steps, self._steps.now
+        if not self._is_plain(now):
+            self._measure_inputs()
+            self._restore(now)
+            self.end()
+            return False
+        start = thread_time() if self._is_clocked else 0.0
+        end = perf_counter()
+        if not self.is_bare:
+            self._note_pattern(now)
+        self._held.append((steps.label, now, end - steps.last_end_s))
+        steps.parameters.preclip = {}
+        steps.microscope.end_step()
+        steps.now = Segment()
+        steps.label += 1
+        steps.ordinal += 1
+        steps.last_end_s = end
+        if self._is_clocked:
+            steps.board.seconds += thread_time() - start
+        if len(self._held) >= HELD_STEPS or end - self._began_s > HELD_S:
+            self.hand_on()
+        if self._is_clocked:
+            self._account()
+        if self._next is None:
+            self._decide(steps.ordinal)
+        if self._next == (False, False):
+            self._open()
+        else:
+            self.end()
+            steps.open_full(is_on=bool(self._next and self._next[0]))
+        return True
+
+    def _is_plain(self, step: Segment) -> bool:
+        if self._is_odd or step.observations or not (step.losses or self._steps.is_sparse):
+            return False
+        if step.steps != 1 or step.evaluations != 1 or step.skipped or step.backwards < 1:
+            return False
+        if step.eval_mode_forwards or step.train_mode_eval_forwards or step.is_clipped_after_step:
+            return False
+        return main_loss(step.loss_values()) <= self._loss_limit
+
+    def hand_on(self) -> None:
+        """Hand the steps that wait on to detectors and trace."""
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        start, self._began_s = thread_time(), perf_counter()
+        block = self._block(held)
+        self._set_limits(block)
+        if self._steps.on_thinned(block):
+            self._steps.budget.alarm()
+        self._handing_s = (thread_time() - start) / len(held)
+
+    def _block(self, held: list[tuple[int, Segment, float]]) -> ThinnedSteps:
+        steps = self._steps
+        segments = [segment for _, segment, _ in held]
+        rows = [] if self._owned is None else self._owned.rows
+        shape = len(held), len(steps.parameters.tensors)
+        norm = np.full(shape, np.nan, dtype=np.float32)
+        state = np.full(shape, np.nan, dtype=np.float32)
+        measured = [i for i, one in enumerate(segments) if one.norms is not None]
+        if measured:
+            state[measured] = GradState.NOT_STEPPED
+            values = np.array([segments[i].norms for i in measured], dtype=np.float32)
+            place = np.ix_(measured, rows)
+            norm[place], state[place] = steps.parameters.classify(np.asarray(rows), values)
+        return ThinnedSteps(
+            run=steps.run,
+            steps=np.array([label for label, _, _ in held], dtype=np.int64),
+            losses=tuple([one.loss_values() for one in segments]),
+            metrics=tuple([one.metrics for one in segments]),
+            grad_norm=norm,
+            grad_state=state,
+            optimizer=np.array([self._settings_of(one) for one in segments], dtype=np.float32),
+            ledger=np.array([self._ledger_of(one) for one in segments], dtype=np.float64),
+            seconds=np.array([seconds for _, _, seconds in held]),
+        )
+
+    def _settings_of(self, step: Segment) -> np.ndarray:
+        """Return the optimizer's row of a step; nothing was read on a bare one."""
+        if step.optimizer is not None or self._row is None:
+            return np.asarray(step.optimizer, dtype=np.float32)
+        return self._no_settings
+
+    def _ledger_of(self, step: Segment) -> tuple[Any, ...]:
+        return self._pattern if step.optimizer is None else tuple(_counts(step))
+
+    def _set_limits(self, block: ThinnedSteps) -> None:
+        losses = [main_loss(one) for one in block.losses]
+        self._loss_limit = math.inf
+        if len(losses) >= HELD_STEPS // 4 and all(map(math.isfinite, losses)):
+            top = max(losses)
+            self._loss_limit = top + FAR * (top - min(losses)) + 0.01 * abs(top)
+        totals = np.nansum(block.grad_norm, axis=1)
+        self._norm_limit = NORM_FAR * float(totals.max(initial=0.0)) or math.inf
+
+    def _account(self) -> None:
+        """Tell the budget what a thinned step costs, its share of handing on included."""
+        board, now = self._steps.board, thread_time()
+        own, board.seconds = board.seconds + self._handing_s, 0.0
+        self._steps.budget.thinned(own, (now - self._clock) / self._unclocked)
+        self._clock, self._unclocked = now, 0
+
+    def _measure_inputs(self) -> None:
+        """Read the inputs of a step that turned out odd, where they are still what they were."""
+        steps = self._steps
+        name = next(iter(steps.roots))
+        for args, kwargs in steps.microscope.inputs():
+            steps.inputs.observe(name, args, kwargs)
+
+    def _restore(self, step: Segment) -> None:
+        """Put what was heard of a thinned step where a full step has it."""
+        steps, owned = self._steps, self._owned
+        if owned is None:
+            return
+        if step.norms is not None:
+            steps.parameters.put(owned.rows, step.norms)
+            step.norms = None
+        else:
+            steps.parameters.values[:, ParameterStat.GRAD_STATE] = math.nan
+        optimizer = owned.optimizer()
+        step.optimizer = None
+        step.is_thinned = True
+        if step.steps and optimizer is not None:
+            steps.optimizers.note_step(optimizer)
+
+
+def _spread(norms: list[float], gradients: Sequence[torch.Tensor | None]) -> list[float]:
+    """Return the norms with `ABSENT` in the place of gradients that are None."""
+    left = iter(norms)
+    return [ABSENT if g is None else next(left) for g in gradients]
+
+
+def _mark(parameter: torch.nn.Parameter | None) -> tuple[int, int] | None:
+    gradient = None if parameter is None else parameter.grad
+    return None if gradient is None else (id(gradient), gradient._version)  # noqa: SLF001 - no sync
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:
+    """Return what `gradients.optimizer_row` depends on, but for the counts."""
+    return [
+        (g.get("lr"), g.get("betas"), g.get("momentum"), g.get("weight_decay"), g.get("eps"))
+        for g in optimizer.param_groups
+    ]

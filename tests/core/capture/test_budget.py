@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""The overhead budget: held on slow and fast steps, and waived around events."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuraldbg.capture.budget import CALM_AFTER, FULL_STEPS, HEARD_EVERY, LEAST, SEEN, Budget
+
+
+class Loop:
+    """A training loop with fixed costs, in seconds per step."""
+
+    def __init__(self, share, *, step, full, heard, bare=0.0, free_s=0.0):
+        self.budget = Budget(share, free_s=free_s)
+        self.step, self.full, self.heard, self.bare = step, full, heard, bare
+        self.is_on, self.count = True, 0
+
+    def own(self):
+        if self.is_on:
+            return self.full
+        is_heard = not self.budget.is_bare or self.count % HEARD_EVERY == 0
+        return self.heard if is_heard else self.bare
+
+    def run(self, steps):
+        """Return (share of the step time that watching took, share of full steps)."""
+        spent = watched = 0
+        for _ in range(steps):
+            self.count += 1
+            own = self.own()
+            spent, watched = spent + own, watched + self.is_on
+            if self.is_on:
+                self.budget.spend(own)
+                self.is_on = self.budget.next_step(self.step + own, alarm=False)
+                continue
+            if own == self.heard:
+                self.budget.thinned(own, self.step + own)
+            self.is_on = self.budget.next_thinned()
+        return spent / steps / self.step, watched / steps
+
+
+@given(
+    share=st.sampled_from([0.02, 0.05, 0.1]),
+    step=st.floats(2e-3, 1.0),
+    full=st.floats(1e-4, 5e-2),
+    heard=st.floats(1e-6, 2e-5),
+)
+@settings(max_examples=60, deadline=None)
+def test_budget_is_held_within_two_points(share, step, full, heard):
+    loop = Loop(share, step=step, full=full, heard=heard)
+    loop.run(1000)
+    # What no clock sees is left room for: 1 - SEEN of the share.
+    cost, watched = loop.run(max(4000, int(40 * full / (LEAST * step))))
+    assert cost <= max(share, LEAST) + 0.02
+    if full > share * step:
+        assert cost >= SEEN * share - 0.02
+    elif full < SEEN * share * step / 2:
+        assert watched > 0.5
+
+
+def test_steps_of_less_than_a_millisecond_become_bare_and_are_still_sampled():
+    loop = Loop(0.05, step=3e-4, full=2e-3, heard=4e-5, bare=8e-6)
+    loop.run(1000)
+    assert loop.budget.is_bare
+    cost, watched = loop.run(20_000)
+    assert cost <= 0.1
+    assert watched > 0
+
+
+def test_bare_steps_end_once_hearing_fits_the_budget_again():
+    loop = Loop(0.05, step=3e-4, full=2e-3, heard=4e-5)
+    loop.run(2000)
+    loop.step = 0.1
+    loop.run(2000)
+    assert not loop.budget.is_bare
+
+
+def test_first_steps_are_watched_in_full_whatever_they_cost():
+    loop = Loop(0.05, step=1e-4, full=1e-2, heard=1e-5)
+    assert loop.run(FULL_STEPS - 1)[1] == 1.0
+    assert loop.run(500)[1] < 0.1
+
+
+def test_first_seconds_of_watching_are_free():
+    loop = Loop(0.05, step=1e-4, full=1e-3, heard=1e-5, free_s=0.5)
+    assert loop.run(499)[1] == 1.0
+    assert loop.run(2000)[1] < 0.1
+
+
+@pytest.mark.parametrize("is_thinned", [True, False])
+def test_taps_come_back_in_force_around_an_alarm(is_thinned):
+    loop = Loop(0.05, step=1e-3, full=1e-3, heard=1e-5)
+    while loop.is_on or loop.count < 500:
+        loop.run(1)
+    if is_thinned:
+        loop.budget.alarm()
+        loop.is_on = loop.budget.next_thinned()
+    else:
+        loop.is_on = loop.budget.next_step(1e-3, alarm=True)
+    assert loop.is_on
+    assert loop.run(CALM_AFTER - 2)[1] == 1.0
+    assert loop.run(500)[1] < 0.2

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""Thinned steps: held back and handed on in bulk, with the same answers as one by one."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from neuraldbg import NeuralDbg
+from neuraldbg.capture import lean
+from neuraldbg.capture.budget import Budget
+from neuraldbg.schema.facts import GradState, ParameterStat
+
+FULL, EVERY, STEPS = 70, 25, 260
+SPIKE, BROKEN = 183, 236
+"""Steps on which something happens; neither is a full one."""
+
+
+@pytest.fixture
+def schedule(monkeypatch):
+    """Full steps on a fixed schedule, whatever the machine does; returns a switch for bare ones."""
+
+    def choose(budget):
+        budget._begin(is_on=budget._ordinal < FULL or budget._ordinal % EVERY == 0)
+        return budget.is_on
+
+    def next_step(budget, _total, *, alarm):
+        budget._ordinal += 1
+        return choose(budget)
+
+    def next_thinned(budget):
+        budget._ordinal += 1
+        return choose(budget)
+
+    monkeypatch.setattr(Budget, "next_step", next_step)
+    monkeypatch.setattr(Budget, "next_thinned", next_thinned)
+    monkeypatch.setattr(Budget, "thinned", lambda *_: None)
+    monkeypatch.setattr(Budget, "alarm", lambda *_: None)
+    bare = {"is": False}
+    monkeypatch.setattr(
+        Budget, "is_bare", property(lambda _: bare["is"], lambda *_: None), raising=False
+    )
+    return lambda *, is_bare: bare.update({"is": is_bare})
+
+
+def train(steps=STEPS, *, faults=(SPIKE, BROKEN), record="after", ask=None):
+    """Train a small network; its loss jumps at `SPIKE`, and an input breaks it at `BROKEN`."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with NeuralDbg(model) as dbg:
+        for step in range(steps):
+            x = torch.randn(32, 6)
+            target = x.sum(1, keepdim=True)
+            if step == SPIKE and SPIKE in faults:
+                target = target * 300
+            if step == BROKEN and BROKEN in faults:
+                x[3, 2] = math.nan
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), target)
+            if record == "before":
+                dbg.record_loss(loss)
+            loss.backward()
+            optimizer.step()
+            if record == "after":
+                dbg.record_loss(loss)
+            if ask is not None:
+                ask(dbg, step)
+    weights = [p.detach().clone() for p in model.parameters()]
+    return dbg, weights
+
+
+def told(dbg):
+    """Return every event as what anybody can see of it, and every observation."""
+    events = [e.model_dump(exclude={"id", "evidence"}) for e in dbg.events]
+    return events, [(o.kind, o.step, o.layer, dict(o.words)) for o in dbg.trace.observations]
+
+
+def norms(dbg):
+    facts = dbg.trace.facts
+    return facts.steps, facts.parameter[:, :, ParameterStat.GRAD_NORM]
+
+
+def test_steps_in_bulk_give_what_one_by_one_gives(schedule, monkeypatch):
+    schedule(is_bare=False)
+    bulk, weights = train()
+    monkeypatch.setattr(lean, "HELD_STEPS", 1)
+    single, same = train()
+    assert told(bulk) == told(single)
+    assert {e.step for e in bulk.events} >= {SPIKE, BROKEN}
+    assert bulk.loss_history[:BROKEN] == single.loss_history[:BROKEN]
+    for a, b in zip(norms(bulk), norms(single), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert str(bulk.explain_failure()[0]) == str(single.explain_failure()[0])
+    assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(weights, same, strict=True))
+
+
+def test_thinned_steps_tell_the_failure_as_steps_with_hooks_do(schedule, monkeypatch):
+    schedule(is_bare=False)
+    thinned, _ = train()
+    monkeypatch.setattr(lean.Lean, "can_begin", lambda *_: False)
+    hooked, _ = train()
+    assert len(thinned.trace.facts) == len(hooked.trace.facts) == STEPS
+    assert thinned.loss_history[:BROKEN] == hooked.loss_history[:BROKEN]
+    np.testing.assert_array_equal(norms(thinned)[1], norms(hooked)[1])
+    first, second = thinned.explain_failure()[0], hooked.explain_failure()[0]
+    assert (first.cause, first.layer, first.onset) == (second.cause, second.layer, second.onset)
+    assert told(thinned)[1] == told(hooked)[1]
+
+
+@pytest.mark.parametrize("record", ["before", "after", "never"])
+def test_bare_steps_have_every_loss_at_its_step(schedule, record):
+    schedule(is_bare=True)
+    bare, _ = train(faults=(), record=record)
+    schedule(is_bare=False)
+    heard, _ = train(faults=(), record=record)
+    assert bare.trace.step_count == heard.trace.step_count == STEPS
+    np.testing.assert_array_equal(bare.trace.loss.steps, np.arange(STEPS))
+    np.testing.assert_array_equal(bare.trace.loss.values, heard.trace.loss.values)
+    state = bare.trace.facts.parameter[:, :, ParameterStat.GRAD_STATE]
+    assert np.isnan(state).all(axis=1).any(), "no step was bare"
+    assert np.nanmax(state) == GradState.PRESENT
+    assert bare.explain_failure() == []
+
+
+def test_broken_loss_of_a_bare_step_is_found_on_that_step(schedule):
+    schedule(is_bare=True)
+    bare, _ = train(faults=[BROKEN])
+    broken = [o for o in bare.trace.observations if o.kind.startswith("nonfinite")]
+    assert broken[0].step == BROKEN
+    assert bare.explain_failure()[0].onset == BROKEN
+
+
+def test_questions_see_steps_that_are_held_back(schedule):
+    schedule(is_bare=False)
+    seen = []
+
+    def ask(dbg, step):
+        if step > FULL:
+            seen.append((len(dbg.loss_history), dbg.trace.step_count, step))
+
+    train(STEPS, faults=(), ask=ask)
+    assert all(step <= count <= step + 1 and step <= losses for losses, count, step in seen)
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 1), (1e9, EVERY - 1)])
+def test_steps_are_held_back_no_longer_than_agreed(schedule, monkeypatch, seconds, most):
+    schedule(is_bare=False)
+    sizes = []
+    original = lean.Lean.hand_on
+
+    def hand_on(self):
+        sizes.append(len(self._held))
+        original(self)
+
+    monkeypatch.setattr(lean.Lean, "hand_on", hand_on)
+    monkeypatch.setattr(lean, "HELD_S", seconds)
+    train(FULL + 3 * EVERY, faults=())
+    assert max(sizes) == most
+
+
+def test_layers_carry_no_hook_on_thinned_steps_and_get_them_back(schedule):
+    schedule(is_bare=True)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    counts = set()
+    with NeuralDbg(model) as dbg:
+        for _ in range(FULL + 2 * EVERY):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            counts.add((len(model[0]._forward_hooks), len(model._forward_pre_hooks)))
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    assert (0, 0) in counts
+    assert any(layer and root for layer, root in counts)
+    assert not model[0]._forward_hooks
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+
+
+def test_second_optimizer_that_appears_on_a_bare_step_is_registered(schedule):
+    schedule(is_bare=True)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with NeuralDbg(model) as dbg:
+        for step in range(FULL + 3 * EVERY):
+            if step == FULL + EVERY + 7:
+                optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    assert [o.kind for o in dbg.trace.run.optimizers] == ["SGD", "Adam"]
+    assert dbg.trace.step_count == FULL + 3 * EVERY
+    assert dbg.trace.run.warnings == ()
+
+
+def test_backward_of_another_model_leaves_bare_steps_alone(schedule):
+    schedule(is_bare=True)
+    model, other = nn.Linear(4, 1), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    values = []
+    with NeuralDbg(model) as dbg:
+        for _ in range(FULL + 2 * EVERY):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            (other(torch.full((1, 4), math.inf)).sum() * 0).backward()  # NaN, and none of ours
+            dbg.record_loss(loss)
+            values.append(loss.item())
+    assert dbg.loss_history == pytest.approx(values)
+    assert not [o for o in dbg.trace.observations if o.kind.startswith("nonfinite")]
