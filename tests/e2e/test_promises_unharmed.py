@@ -271,14 +271,14 @@ MEMORY = """
     from neuraldbg import NeuralDbg
     from neuraldbg.capture.recorder import Recorder
 
-    kept, original = [], Recorder.close
+    kept, original = [], Recorder.record_loss
 
-    def leaking(self):
+    def leaking(self, *args):
         kept.append([bytearray(5_000), []])
-        return original(self)
+        return original(self, *args)
 
     if sys.argv[1] == "leak":
-        Recorder.close = leaking
+        Recorder.record_loss = leaking
     torch.set_num_threads(1)
     model = nn.Linear(6, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -291,6 +291,7 @@ MEMORY = """
             optimizer.step()
             dbg.record_loss(loss.item())
             if step in (1_500, 3_000):
+                assert dbg.trace.step_count == step  # hands steps on that are held back
                 gc.collect()
                 sizes += [process.memory_info().rss, len(gc.get_objects())]
     assert dbg.trace.step_count == 3_001

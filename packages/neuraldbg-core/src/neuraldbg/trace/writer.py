@@ -85,7 +85,10 @@ class TraceWriter:
         self._observation_counts: Counter[tuple[str, str | None]] = Counter()
         self._revisions: Counter[str] = Counter()
         self._last_step_s = self._last_commit_s = time.perf_counter()
-        self._store = Store(None if path is None else path_of_rank(path, run), self._warn)
+        # The finalizer holds the store, so the store must not hold this writer.
+        warn = weakref.WeakMethod(self._warn)
+        where = None if path is None else path_of_rank(path, run)
+        self._store = Store(where, lambda sentence: _tell(warn, sentence))
         self._finalizer = weakref.finalize(self, Store.close_file, self._store)
         self.write_run(run)
         self.flush()
@@ -338,6 +341,12 @@ class TraceWriter:
             raise TraceError(message)
         with FileSource(self._store.path).reading() as connection:
             yield connection
+
+
+def _tell(warn: Callable[[], Callable[[str], None] | None], sentence: str) -> None:
+    method = warn()
+    if method is not None:
+        method(sentence)
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
