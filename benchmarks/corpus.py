@@ -15,19 +15,22 @@ import contextlib
 import io
 import json
 import multiprocessing
+import sys
 import traceback
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from programs_of import expand, load
-from scoring import half
+sys.path.insert(0, str(Path(__file__).parent))
+
+import programs_of
 
 
 class Task(NamedTuple):
     """One run to record."""
 
-    path: str
+    program: str
+    """Its name, as `programs_of` takes it."""
     variant: str
     """`faulty`, `fixed` or `healthy`."""
     seed: int
@@ -35,8 +38,8 @@ class Task(NamedTuple):
 
     @property
     def name(self) -> str:
-        # A name may hold a fault (`file.py::fault`) or an operator (`operator@file.py`).
-        stem = Path(self.path).name.replace(".py", "").replace("::", "--")
+        """Return how its files begin."""
+        stem = Path(self.program).name.replace(".py", "").replace("::", "--")
         return f"{stem}.{self.variant}.{self.seed}"
 
 
@@ -47,7 +50,7 @@ def record(task: Task) -> str:
     from neuraldbg import NeuralDbg
 
     torch.set_num_threads(1)
-    program, traces, error = load(task.path), [], ""
+    program, traces, error = programs_of.load(task.program), [], ""
 
     def watch(model: Any, **options: Any) -> NeuralDbg:
         path = Path(task.folder) / f"{task.name}.{len(traces)}.ndbg"
@@ -64,9 +67,9 @@ def record(task: Task) -> str:
             error = traceback.format_exc(limit=-2)
     row = {
         "program": program.name,
+        "family": program.family,
         "variant": task.variant,
         "seed": task.seed,
-        "half": half(program.family),
         "truth": program.TRUTH,
         "traces": traces,
         "error": error,
@@ -84,14 +87,17 @@ def attempt(task: Task) -> str:
         return f"{task.name}: NOT RECORDED\n{traceback.format_exc()}"
 
 
-def tasks(files: list[str], folder: Path, seeds: list[int]) -> list[Task]:
-    """Return the runs that are not recorded yet."""
+def tasks(names: list[str], folder: Path, seeds: list[int]) -> list[Task]:
+    """Return the runs that are not recorded yet, the faulty ones first."""
     wanted = []
-    for path in files:
-        if load(path).skip:
+    for name in names:
+        program = programs_of.load(name)
+        if program.skip:
+            print(f"{name}: left out, it {program.skip}")
             continue
-        variants = ("faulty", "fixed") if load(path).TRUTH["causes"] else ("healthy",)
-        wanted += [Task(path, v, seed, str(folder)) for v in variants for seed in seeds]
+        variants = ("faulty", "fixed") if program.TRUTH["causes"] else ("healthy",)
+        wanted += [Task(name, v, seed, str(folder)) for v in variants for seed in seeds]
+    wanted.sort(key=lambda task: task.variant)
     return [task for task in wanted if not (folder / f"{task.name}.json").exists()]
 
 
@@ -104,7 +110,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    todo = tasks(expand(args.paths), args.folder, args.seeds)
+    todo = tasks(programs_of.expand(args.paths), args.folder, args.seeds)
     context = multiprocessing.get_context("spawn")
     with context.Pool(args.jobs, maxtasksperchild=8) as pool:
         for line in pool.imap_unordered(attempt, todo):
