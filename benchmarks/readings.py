@@ -12,12 +12,17 @@ import hashlib
 import json
 import multiprocessing
 import pickle
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-COLUMNS = ("detected", "type", "cause@1", "cause@3", "layer", "step", "quiet")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import scoring
+
+COLUMNS = (*scoring.COLUMNS, "quiet")
 MADE_BY = (
     "packages/neuraldbg-core/src/neuraldbg/reasoning",
     "packages/neuraldbg-core/src/neuraldbg/trace",
@@ -49,6 +54,8 @@ class Run:
     """One recorded run of a program: its truth, and a reading per session."""
 
     program: str
+    family: str
+    """What it shares its healthy form with: these are left out together."""
     variant: str
     seed: int
     truth: dict[str, Any]
@@ -102,6 +109,7 @@ def runs(folder: Path, jobs: int = 2) -> list[Run]:
     return [
         Run(
             row["program"],
+            row["family"],
             row["variant"],
             row["seed"],
             row["truth"],
@@ -115,21 +123,17 @@ def marks(run: Run, said: list[Any]) -> dict[str, bool]:
     """Return which columns the hypotheses of a run get right, most probable first."""
     if not run.is_faulty:
         return {"quiet": not said}
-    truth = run.truth
-    right = [h for h in said[:3] if h.cause in truth["causes"]]
-    row = {
-        "detected": bool(said),
-        "type": bool(said) and str(said[0].failure_type) in truth["failures"],
-        "cause@1": bool(said) and said[0].cause in truth["causes"],
-        "cause@3": bool(right),
-    }
-    if truth["layers"]:
-        row["layer"] = bool(right) and right[0].layer in truth["layers"]
-    if truth["onset"] is not None:
-        first, last = truth["onset"]
-        onset = right[0].onset if right else None
-        row["step"] = onset is not None and first - 1 <= onset <= last + 1
-    return row
+    answers = [
+        {
+            "failure_type": str(h.failure_type),
+            "cause": h.cause,
+            "layer": h.layer,
+            "onset": h.onset,
+        }
+        for h in said
+    ]
+    found = scoring.marks(run.truth, answers)
+    return {column: found[column] for column in scoring.COLUMNS if column in found}
 
 
 def totals(rows: list[dict[str, bool]]) -> str:
