@@ -46,19 +46,12 @@ PSEUDO = 4.0
 Sample = tuple[Run, tuple[Evidence, ...]]
 
 
-<<<<<<< HEAD
-def fold(program: str) -> int:
-    """Return the fold in which a program is left out, always the same.
-
-    Every fault of a file, and what operators put into it, leave together: the file decides.
-    """
-    file = program.partition("::")[0].rpartition("@")[2]
-    return hashlib.sha256(f"fold {file}".encode()).digest()[0] % FOLDS
-=======
 def fold(run: Run) -> int:
-    """Return the fold in which a run is left out: that of its program's family, always the same."""
+    """Return the fold in which a run is left out, always the same: its program's file decides.
+
+    Every fault of a file, and what operators put into it, leave together.
+    """
     return hashlib.sha256(f"fold {run.family}".encode()).digest()[0] % FOLDS
->>>>>>> 7b3a059 (Score recorded runs by the common scorer)
 
 
 # -- parameters as numbers without bounds ---------------------------------------------------
