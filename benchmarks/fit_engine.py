@@ -6,8 +6,8 @@
     python benchmarks/fit_engine.py score CORPUS [MORE]  # core and engine, by program
 
 `fit` looks for the parameters under which the recorded truths are most probable, starting from
-the prior guess and held to it by a penalty. It does so once more for each tenth of the programs
-with that tenth left out (faulty, fixed and every seed of a program leave together): the confidence
+the prior guess and held to it by a penalty. It does so once more for each fifth of the programs
+with that fifth left out (faulty, fixed and every seed of a program leave together): the confidence
 map, the reliability diagram and all printed scores come from those programs only. Folders in MORE
 are scored with the parameters of the whole corpus and never fitted.
 """
@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import math
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,21 +30,21 @@ from readings import Run
 
 from neuraldbg_engine.calibration import Calibration
 from neuraldbg_engine.causes import Strength, deck
-from neuraldbg_engine.inference import Evidence, evidence_of, infer
+from neuraldbg_engine.inference import Evidence, Network, evidence_of, solve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "packages/neuraldbg-engine/src/neuraldbg_engine/calibration.json"
-FOLDS = 10
-PASSES = 3
+FOLDS = 5
+PASSES = 2
 PULL = 2.0
 """Weight of the prior guess: nats per squared logit (or log) away from it, over all runs."""
 PSEUDO = 4.0
 """Runs that the common leak stands for against a finding's own count."""
 
-Sample = tuple[Run, tuple[Evidence, ...]]
+Sample = tuple[Run, tuple[Evidence, ...], tuple[Network, ...]]
 
 
 def fold(run: Run) -> int:
@@ -65,8 +66,10 @@ def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-PROBABILITIES = ("leak", "opinion_seen", "opinion_explained", "none", "unknown", "pair")
-POSITIVE = ("opinion_direct", "opinion_quiet", "more")
+PROBABILITIES = ("leak", "opinion_seen", "opinion_explained", "none")
+POSITIVE = ("opinion_direct", "opinion_quiet")
+"""What else there is (how strongly findings deny, priors of the unknown, of pairs, of contexts)
+stays at the guess: too few programs show it."""
 
 
 def pack(numbers: Calibration) -> dict[str, float]:
@@ -74,19 +77,17 @@ def pack(numbers: Calibration) -> dict[str, float]:
     values = {name: _logit(getattr(numbers, name)) for name in PROBABILITIES}
     values |= {name: math.log(getattr(numbers, name)) for name in POSITIVE}
     values |= {f"seen {s}": _logit(numbers.seen[s]) for s in Strength}
-    values |= {f"denied {s}": _logit(numbers.denied[s]) for s in Strength}
     first, second = numbers.opinion_ratio
     return values | {"ratio first": first, "ratio second": math.log(second)}
 
 
 def unpack(values: dict[str, float], base: Calibration) -> Calibration:
-    """Return the parameters again; leaks by finding are those of `base`."""
+    """Return the parameters again; what is not fitted, and leaks by finding, are those of `base`."""
     return replace(
         base,
         **{name: _logistic(values[name]) for name in PROBABILITIES},
         **{name: math.exp(values[name]) for name in POSITIVE},
         seen={s: _logistic(values[f"seen {s}"]) for s in Strength},
-        denied={s: _logistic(values[f"denied {s}"]) for s in Strength},
         opinion_ratio=(values["ratio first"], math.exp(values["ratio second"])),
     )
 
@@ -103,7 +104,7 @@ def leaks(samples: Iterable[Sample], base: Calibration) -> Calibration:
         for names in card.speaks_for.values():
             for name in names:
                 producers.setdefault(name, set()).add(card.id)
-    for run, evidences in samples:
+    for run, evidences, _ in samples:
         counts = faulty if run.is_faulty else quiet
         for evidence in evidences:
             for name, causes in producers.items():
@@ -123,9 +124,9 @@ def _rates(counts: dict[str, list[float]], base: Calibration) -> dict[str, float
 
 def loss(samples: list[Sample], numbers: Calibration) -> float:
     """Return the mean surprise at the truths, in nats: of the cause, or of nothing being wrong."""
-    cards, total = deck(), 0.0
-    for run, evidences in samples:
-        found = [infer(evidence, cards, numbers) for evidence in evidences]
+    total = 0.0
+    for run, _, networks in samples:
+        found = [solve(network, numbers) for network in networks]
         if run.is_faulty:
             chances = [sum(p.causes.get(c, 0.0) for c in run.truth["causes"]) for p in found]
             chance = max(chances, default=0.0)
@@ -135,9 +136,7 @@ def loss(samples: list[Sample], numbers: Calibration) -> float:
     return total / max(len(samples), 1)
 
 
-def fit(
-    samples: list[Sample], guess: Calibration, note: Callable[[str], None] = print
-) -> Calibration:
+def fit(samples: list[Sample], guess: Calibration) -> Calibration:
     """Return the parameters under which the truths are most probable, near the guess."""
     start = pack(guess)
     values, step = dict(start), 0.8
@@ -155,19 +154,18 @@ def fit(
                 if (now := cost(tried, base)) < best - 1e-6:
                     values, best = tried, now
                     break
-        note(f"  cost {best:.4f}")
+        print(f"  {len(samples)} runs: cost {best:.4f}", flush=True)
         step /= 2
     return leaks(samples, unpack(values, guess))
 
 
-def left_out(samples: list[Sample], guess: Calibration) -> dict[int, Calibration]:
-    """Return, for each fold, the parameters fitted without its programs."""
-    found = {}
-    for number in range(FOLDS):
-        kept = [s for s in samples if fold(s[0]) != number]
-        print(f"fold {number}: {len(kept)} of {len(samples)} runs", flush=True)
-        found[number] = fit(kept, guess)
-    return found
+def left_out(samples: list[Sample], guess: Calibration, jobs: int) -> dict[int, Calibration]:
+    """Return, for each fold, the parameters fitted without its programs; -1: without none."""
+    tasks = [([s for s in samples if fold(s[0]) != number], guess) for number in range(-1, FOLDS)]
+    # Forked: the networks are large, and everybody reads the same ones.
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        found = pool.starmap(fit, tasks, chunksize=1)
+    return dict(zip(range(-1, FOLDS), found, strict=True))
 
 
 # -- confidence -----------------------------------------------------------------------------
@@ -203,23 +201,24 @@ def trust(points: list[tuple[float, bool]]) -> tuple[float, float]:
 
 def samples_of(folder: Path, jobs: int) -> list[Sample]:
     """Return the recorded runs of a folder with what inference reads of them."""
-    return [
-        (run, tuple(evidence_of(r.findings) for r in run.readings))
-        for run in readings.runs(folder, jobs)
-    ]
+    found = []
+    for run in readings.runs(folder, jobs):
+        evidences = tuple(evidence_of(reading.findings) for reading in run.readings)
+        found.append((run, evidences, tuple(Network(e, deck()) for e in evidences)))
+    return found
 
 
 def held_out_scores(samples: list[Sample], parameters: dict[int, Calibration]) -> dict[str, Any]:
     """Return rows by run and the points of the reliability diagram, from programs left out."""
     rows, points = [], []
     raw = {
-        n: [a for r, _ in samples if fold(r) == n for a in answers(r, parameters[n])]
+        n: [a for r, _, _ in samples if fold(r) == n for a in answers(r, parameters[n])]
         for n in parameters
     }
     for number, numbers in parameters.items():
         others = [a for n, found in raw.items() if n != number for a in found]
         mapped = replace(numbers, trust=trust(others))
-        for run, _ in samples:
+        for run, _, _ in samples:
             if fold(run) != number:
                 continue
             said = readings.engine_says(run, mapped)
@@ -266,8 +265,9 @@ def main() -> None:
     samples = samples_of(args.corpus, args.jobs)
     print(f"{len(samples)} runs of {len({s[0].program for s in samples})} programs")
     if args.command == "fit":
-        whole = fit(samples, Calibration())
-        held_out = held_out_scores(samples, left_out(samples, Calibration()))
+        fitted = left_out(samples, Calibration(), args.jobs)
+        whole = fitted.pop(-1)
+        held_out = held_out_scores(samples, fitted)
         write(whole, held_out, samples)
         show(held_out["rows"], "left out")
         reliability.publish(held_out["points"])
@@ -276,12 +276,12 @@ def main() -> None:
         from neuraldbg_engine.calibration import shipped
 
         whole = shipped()
-        rows = [row_of(run, readings.engine_says(run, whole)) for run, _ in samples]
+        rows = [row_of(run, readings.engine_says(run, whole)) for run, _, _ in samples]
         show(rows, args.corpus.name)
     for folder in args.more:
         rows = [
             row_of(run, readings.engine_says(run, whole))
-            for run, _ in samples_of(folder, args.jobs)
+            for run, _, _ in samples_of(folder, args.jobs)
         ]
         show(rows, folder.name)
 
@@ -302,7 +302,7 @@ def save_left_out(rows: list[dict[str, Any]]) -> None:
 
 def write(whole: Calibration, held_out: dict[str, Any], samples: list[Sample]) -> None:
     """Write the data file of the package."""
-    programs = sorted({run.program for run, _ in samples})
+    programs = sorted({run.program for run, _, _ in samples})
     mark = hashlib.sha256("\n".join(programs).encode()).hexdigest()[:12]
     made_from = f"{len(samples)} runs of {len(programs)} programs of the zoo ({mark})"
     data = replace(whole, trust=held_out["trust"], made_from=made_from).as_dict()

@@ -125,7 +125,7 @@ def marks(run: Run, said: list[Any]) -> dict[str, bool]:
         return {"quiet": not said}
     answers = [
         {
-            "failure_type": str(h.failure_type),
+            "failure_type": str(h.failure_type if hasattr(h, "failure_type") else h.failure),
             "cause": h.cause,
             "layer": h.layer,
             "onset": h.onset,
@@ -157,7 +157,7 @@ def engine_says(run: Run, numbers: Any, cards: Any = None) -> list[Any]:
 
     return merged(
         [
-            Verdict(reading.case, reading.findings, cards or deck(), numbers).hypotheses
+            Verdict(reading.case, reading.findings, cards or deck(), numbers).drafts
             for reading in run.readings
         ]
     )

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.causes import UNKNOWN
-from neuraldbg_engine.causes.card import OPPOSITE
+from neuraldbg_engine.causes.card import OPPOSITE, Strength
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 SPECIALIST = "specialist."
+NONE, OTHER, NAMED = 0, 1, 2
+"""Kinds of explanations: nothing is wrong, a fault on no card, causes of the deck."""
+DIGITS = 9
+"""Digits of a probability: what differs in the last bits between machines must not reorder."""
 BEST = 8
 """Single causes out of which pairs are formed. Heuristic: a cause that is not among the eight most
 probable ones alone gains nothing from a partner in the runs that we have."""
@@ -118,12 +122,25 @@ def infer(evidence: Evidence, deck: Deck, numbers: Calibration) -> Posterior:
         deck: Cards of all causes.
         numbers: Parameters of the model.
     """
-    model = Model(evidence, deck, numbers)
-    singles: list[tuple[str, ...]] = [(), *((name,) for name in (UNKNOWN, *deck))]
-    scores = dict(zip(singles, model.scores(singles), strict=True))
-    best = sorted(singles[2:], key=lambda one: (-scores[one], one))[:BEST]
+    return solve(Network(evidence, deck), numbers)
+
+
+def solve(network: Network, numbers: Calibration) -> Posterior:
+    """Return how probable each cause of a network is: by enumeration of none, one and two."""
+    count = len(network.causes)
+    members = np.vstack([np.zeros((2, count)), np.eye(count)])
+    kinds = np.array([NONE, OTHER, *[NAMED] * count])
+    keys: list[tuple[str, ...]] = [(), (UNKNOWN,), *((name,) for name in network.causes)]
+    scores = dict(zip(keys, network.scores(members, kinds, numbers), strict=True))
+    best = sorted(keys[2:], key=lambda one: (-scores[one], one))[:BEST]
     pairs = [(*one, *two) for one, two in combinations(best, 2)]
-    scores |= zip(pairs, model.scores(pairs), strict=True)
+    if pairs:
+        column = {name: index for index, name in enumerate(network.causes)}
+        members = np.zeros((len(pairs), count))
+        for row, pair in enumerate(pairs):
+            members[row, [column[name] for name in pair]] = 1.0
+        kinds = np.full(len(pairs), NAMED)
+        scores |= zip(pairs, network.scores(members, kinds, numbers), strict=True)
     return _normalised(scores)
 
 
@@ -136,116 +153,121 @@ def _normalised(scores: Mapping[tuple[str, ...], float]) -> Posterior:
     for key, share in shares.items():
         for name in key:
             causes.setdefault(name, []).append(share)
-    summed = {name: math.fsum(parts) for name, parts in causes.items()}
+    summed = {name: round(math.fsum(parts), DIGITS) for name, parts in causes.items()}
     ordered = sorted(summed, key=lambda name: (-summed[name], name))
     listed = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
     return Posterior(shares[()], {name: summed[name] for name in ordered}, tuple(listed[:BEST]))
 
 
-class Model:
-    """The network over one run's evidence: scores explanations by their joint log-probability.
+class Network:
+    """The network over one run's evidence, without the parameters: those come with a question.
 
-    Arrays are `[E, C]`, `[C, F]`: `E` explanations, `C` causes in the order of the deck, `F`
-    findings that are available and speak for some cause.
+    Arrays are `[C, F]` and the like: `C` causes in the order of the deck, `F` findings that are
+    available and speak for some cause, `O` opinions, `E` explanations.
     """
 
-    def __init__(self, evidence: Evidence, deck: Deck, numbers: Calibration) -> None:
+    def __init__(self, evidence: Evidence, deck: Deck) -> None:
         """Lay out the evidence."""
-        self.evidence = evidence
-        self.deck = deck
-        self.numbers = numbers
-        self.column = {name: index for index, name in enumerate(deck)}
+        self.causes = tuple(deck)
         listed = dict.fromkeys(n for c in deck.values() for s in c.speaks_for.values() for n in s)
-        names = [name for name in listed if evidence.grade(name) is not None]
-        self.grades = np.array([evidence.grade(name) or 0.0 for name in names])
-        self._quiet = np.log1p(-_leaks(map(numbers.quiet_leak, names)))
-        self._faulty = np.log1p(-_leaks(map(numbers.faulty_leak, names)))
-        self._misses = self._lay_out({name: index for index, name in enumerate(names)})
-        self._own = np.array([self._alone(name, card) for name, card in deck.items()])
+        self.findings = tuple(name for name in listed if evidence.grade(name) is not None)
+        self.grades = np.array([evidence.grade(name) or 0.0 for name in self.findings])
+        self.opinions = evidence.opinions
+        self._strengths = self._lay_out(deck.values())
+        self._denials = np.array([_denials(card, evidence) for card in deck.values()])
+        self._contexts = np.array([_context(card, evidence) for card in deck.values()])
+        self._silent = np.array([float(name not in self.opinions) for name in deck])
+        self._explained = {
+            cause: np.array([self._explains(card, cause) for card in deck.values()], dtype=float)
+            for cause in self.opinions
+        }
 
-    def scores(self, explanations: Sequence[tuple[str, ...]]) -> list[float]:
-        """Return the log-probability of each explanation together with the evidence."""
-        if not explanations:
-            return []
-        members = np.zeros((len(explanations), len(self.deck)))
-        for row, explanation in enumerate(explanations):
-            for name in explanation:
-                if name != UNKNOWN:
-                    members[row, self.column[name]] = 1.0
-        is_quiet = np.array([not one for one in explanations])
-        off = np.where(is_quiet[:, None], self._quiet, self._faulty) + members @ self._misses
+    def _lay_out(self, cards: Iterable[Card]) -> NDArray[np.intp]:
+        """Return how strongly each finding speaks for each cause, `[C, F]`; 0: not at all."""
+        place = {name: index for index, name in enumerate(self.findings)}
+        strengths = np.zeros((len(self.causes), len(place)), dtype=np.intp)
+        for row, card in enumerate(cards):
+            for level, strength in enumerate(Strength, 1):
+                for name in card.speaks_for.get(strength, ()):
+                    if name in place:
+                        strengths[row, place[name]] = level
+        return strengths
+
+    def _explains(self, card: Card, cause: str) -> bool:
+        """Whether a cause at work would make the specialist of another one speak up."""
+        own = self.opinions.get(card.id)
+        if cause not in card.explains and (own is None or cause not in own.explains):
+            return False
+        return own is None or own.is_direct or not _is_before(self.opinions[cause], own)
+
+    def scores(self, members: Array, kinds: Array, numbers: Calibration) -> list[float]:
+        """Return the log-probability of explanations together with the evidence.
+
+        Args:
+            members: `[E, C]`, 1 where a cause is at work.
+            kinds: `[E]`: `NONE`, `OTHER` (a fault on no card) or `NAMED`.
+            numbers: Parameters of the model.
+        """
+        levels = np.array([0.0, *(math.log1p(-numbers.seen[s]) for s in Strength)])
+        quiet = _leaks(map(numbers.quiet_leak, self.findings))
+        faulty = _leaks(map(numbers.faulty_leak, self.findings))
+        off = np.where((kinds == NONE)[:, None], np.log1p(-quiet), np.log1p(-faulty))
+        off = off + members @ levels[self._strengths]
         on = np.log(np.maximum(-np.expm1(off), 1e-12))
-        total = on @ self.grades + off @ (1 - self.grades) + members @ self._own
-        total += [self._prior(one) for one in explanations]
-        for cause, opinion in self.evidence.opinions.items():
-            total += self._opinion(cause, opinion, members, explanations)
+        total = on @ self.grades + off @ (1 - self.grades)
+        denied = np.array([math.log1p(-numbers.denied[s]) for s in Strength])
+        alone = self._denials @ denied + math.log(numbers.more) * self._contexts
+        alone = alone + math.log(1 - numbers.opinion_seen) * self._silent
+        total = total + members @ alone + self._priors(members, kinds, numbers)
+        for cause, opinion in self.opinions.items():
+            total = total + self._opinion(cause, opinion, members, kinds, numbers)
         return [float(score) for score in total]
 
-    def _lay_out(self, place: Mapping[str, int]) -> Array:
-        """Return the log-probability that each cause does not produce each finding, `[C, F]`."""
-        misses = np.zeros((len(self.deck), len(place)))
-        for row, card in enumerate(self.deck.values()):
-            for strength, names in card.speaks_for.items():
-                for name in names:
-                    if name in place:
-                        misses[row, place[name]] = math.log1p(-self.numbers.seen[strength])
-        return misses
-
-    def _alone(self, name: str, card: Card) -> float:
-        """Return what a cause's own context, counter-evidence and silent specialist add."""
-        grade, numbers = self.evidence.grade, self.numbers
-        score = 0.0 if name in self.evidence.opinions else math.log(1 - numbers.opinion_seen)
-        for context, direction in card.where.items():
-            size = math.log(numbers.more) * (grade(context) or 0.0)
-            score += size if direction == "more" else -size
-        for strength, names in card.speaks_against.items():
-            for each in names:
-                score += (grade(each) or 0.0) * math.log1p(-numbers.denied[strength])
-        return score
-
-    def _prior(self, explanation: tuple[str, ...]) -> float:
-        numbers, count = self.numbers, len(self.deck)
-        if not explanation:
-            return math.log(numbers.none)
-        if UNKNOWN in explanation:
-            silent = UNKNOWN not in self.evidence.opinions
-            return math.log(numbers.unknown) + silent * math.log(1 - numbers.opinion_seen)
-        if len(explanation) == 1:
-            return math.log((1 - numbers.none - numbers.unknown - numbers.pair) / count)
-        return math.log(2 * numbers.pair / (count * (count - 1)))
+    def _priors(self, members: Array, kinds: Array, numbers: Calibration) -> Array:
+        count = len(self.causes)
+        one = math.log((1 - numbers.none - numbers.unknown - numbers.pair) / count)
+        two = math.log(2 * numbers.pair / max(count * (count - 1), 1))
+        other = math.log(numbers.unknown)
+        if UNKNOWN not in self.opinions:
+            other += math.log(1 - numbers.opinion_seen)
+        named = np.where(members.sum(axis=1) > 1, two, one)
+        special = np.where(kinds == OTHER, other, math.log(numbers.none))
+        return np.where(kinds == NAMED, named, special)
 
     def _opinion(
-        self,
-        cause: str,
-        opinion: Opinion,
-        members: Array,
-        explanations: Sequence[tuple[str, ...]],
+        self, cause: str, opinion: Opinion, members: Array, kinds: Array, numbers: Calibration
     ) -> Array:
         """Return the log-probability that a specialist says what it says, `[E]`."""
-        numbers = self.numbers
         first, second = numbers.opinion_ratio
-        ratio = max(
-            first + second * opinion.confidence + numbers.opinion_direct * opinion.is_direct, 0.0
-        )
+        ratio = first + second * opinion.confidence + numbers.opinion_direct * opinion.is_direct
+        ratio = max(ratio, 0.0)
         wrong = math.exp(-ratio)
-        explained = wrong + (1 - wrong) * numbers.opinion_explained
-        explains = np.array([self._explains(name, cause, opinion) for name in self.deck])
-        score = np.where(members @ explains > 0, math.log(explained), -ratio)
-        for row, explanation in enumerate(explanations):
-            if cause in explanation:
-                score[row] = 0.0
-            elif not explanation:
-                score[row] = -ratio - numbers.opinion_quiet
-            elif cause == UNKNOWN:
-                score[row] = math.log(explained)
+        explained = math.log(wrong + (1 - wrong) * numbers.opinion_explained)
+        if cause == UNKNOWN:
+            # Whatever is at work makes the run fail, and a failing run is all that this one sees.
+            score = np.where(kinds == OTHER, 0.0, explained)
+        else:
+            score = np.where(members @ self._explained[cause] > 0, explained, -ratio)
+            if cause in self.causes:
+                score = np.where(members[:, self.causes.index(cause)] > 0, 0.0, score)
+        score = np.where(kinds == NONE, -ratio - numbers.opinion_quiet, score)
         return score + math.log(numbers.opinion_seen)
 
-    def _explains(self, name: str, cause: str, opinion: Opinion) -> bool:
-        """Whether a cause at work would make the specialist of another one speak up."""
-        own = self.evidence.opinions.get(name)
-        if cause not in self.deck[name].explains and (own is None or cause not in own.explains):
-            return False
-        return own is None or own.is_direct or not _is_before(opinion, own)
+
+def _denials(card: Card, evidence: Evidence) -> list[float]:
+    """Return the grades that speak against a cause, summed by strength, `[4]`."""
+    return [
+        math.fsum(evidence.grade(name) or 0.0 for name in card.speaks_against.get(strength, ()))
+        for strength in Strength
+    ]
+
+
+def _context(card: Card, evidence: Evidence) -> float:
+    """Return by how many times `more` the context moves a cause's prior odds."""
+    return math.fsum(
+        (evidence.grade(name) or 0.0) * (1 if direction == "more" else -1)
+        for name, direction in card.where.items()
+    )
 
 
 def _is_before(one: Opinion, other: Opinion) -> bool:

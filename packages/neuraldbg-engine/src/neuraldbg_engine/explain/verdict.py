@@ -78,29 +78,29 @@ class Verdict:
     @cached_property
     def leading(self) -> list[str]:
         """Causes worth telling, most probable first; empty where nothing seems wrong."""
-        probable = self.posterior.causes
+        probable, sure = self.posterior.causes, self.numbers.confidence
         if 1 - self.posterior.none < FAULTY:
             return []
-        named = [name for name in probable if name != UNKNOWN and self._is_grounded(name)]
-        if not self.assessments and (not named or self.posterior.none > SILENT):
-            return []
-        if not named or probable[UNKNOWN] > probable[named[0]]:
+        named = [name for name in probable if name != UNKNOWN]
+        if not self.assessments:
+            named = [name for name in named if self._is_seen(name)]
+            if not named or self.posterior.none > SILENT:
+                return []
+        elif probable[UNKNOWN] > probable[named[0]] or not any(map(self._is_seen, named)):
             named = [UNKNOWN, *named]
-        sure = self.numbers.confidence
         told = [
             name for place, name in enumerate(named) if not place or sure(probable[name]) >= LEAST
         ]
         return told[:MOST]
 
-    def _is_grounded(self, cause: str) -> bool:
-        """Whether a cause may be named: where no specialist speaks up, only on decisive findings.
+    def _is_seen(self, cause: str) -> bool:
+        """Whether a specialist speaks up for a cause, or a finding that is decisive for it holds.
 
         Hints alone, however many, make no failure: a false alarm is worse than a miss.
         """
-        decisive = self.cards[cause].speaks_for.get(Strength.DECISIVE, ())
-        return bool(self.assessments) or any(
+        return cause in self.assessments or any(
             (self.findings[name].grade or 0.0) >= CLEAR
-            for name in decisive
+            for name in self.cards[cause].speaks_for.get(Strength.DECISIVE, ())
             if name in self.findings
         )
 
@@ -115,33 +115,39 @@ class Verdict:
         return best
 
     @cached_property
+    def drafts(self) -> list[Draft]:
+        """What is known of each leading cause, most probable first."""
+        return [self._draft(name) for name in self.leading]
+
+    @cached_property
     def hypotheses(self) -> list[CausalHypothesis]:
         """The hypotheses, most probable first."""
-        drafts = [self._draft(name) for name in self.leading]
-        return [
-            CausalHypothesis(
-                failure_type=draft.failure,
-                cause=draft.cause,
-                layer=draft.layer,
-                onset=draft.onset,
-                onset_range=draft.onset_range,
-                confidence=draft.confidence,
-                description=draft.description,
-                evidence=draft.evidence,
-                counter_evidence=_against(draft, drafts),
-                causal_chain=chain_for(
-                    self.case.graph,
-                    draft.failure,
-                    draft.layer,
-                    draft.onset,
-                    draft.chain,
-                    is_whole=place == 0,
-                ),
-                remedies=draft.remedies,
-                details=wording.details(draft, drafts),
-            )
-            for place, draft in enumerate(drafts)
-        ]
+        return [self._hypothesis(draft, place) for place, draft in enumerate(self.drafts)]
+
+    def _hypothesis(self, draft: Draft, place: int) -> CausalHypothesis:
+        chain = chain_for(
+            self.case.graph,
+            draft.failure,
+            draft.layer,
+            draft.onset,
+            draft.chain,
+            is_whole=place == 0,
+        )
+        told = replace(draft, chain=chain)
+        return CausalHypothesis(
+            failure_type=draft.failure,
+            cause=draft.cause,
+            layer=draft.layer,
+            onset=draft.onset,
+            onset_range=draft.onset_range,
+            confidence=draft.confidence,
+            description=draft.description,
+            evidence=draft.evidence,
+            counter_evidence=_against(draft, self.drafts),
+            causal_chain=chain,
+            remedies=draft.remedies,
+            details=wording.details(told, [told if d is draft else d for d in self.drafts]),
+        )
 
     # -- one hypothesis ----------------------------------------------------------------------
 

@@ -58,30 +58,54 @@ def _since(draft: Draft) -> str:
     if draft.onset is None:
         return ""
     first, last = draft.onset_range or (draft.onset, draft.onset)
-    if last <= first:
+    if last - first <= 1:
         return f"Since when: step {draft.onset:,}."
-    return f"Since when: step {draft.onset:,}, at the latest {last:,}" + (
-        f", at the earliest {first:,}." if first < draft.onset else "."
-    )
+    return f"Since when: step {draft.onset:,}, surely between {first:,} and {last:,}."
 
 
 def _where(draft: Draft) -> str:
     if draft.layer is None:
         return ""
-    return f"Where: {draft.layer or 'the model itself'}."
+    later = dict.fromkeys(
+        link.layer for link in draft.chain if link.layer is not None and link.layer != draft.layer
+    )
+    shown = f"; it shows in {', '.join(map(_named, list(later)[:TOLD]))} too" if later else ""
+    return f"Where: {_named(draft.layer)}{shown}."
+
+
+def _named(layer: str) -> str:
+    return f"layer {layer!r}" if layer else "the model itself"
 
 
 def _sure(draft: Draft) -> str:
     against = "; ".join(one.says for one in draft.denied[:TOLD] if one.says)
     doubt = f"; against it speaks that {against}" if against else ""
-    return f"How sure: {draft.confidence:.0%}{doubt}."
+    return f"How sure: {percent(draft.confidence)}{doubt}."
+
+
+def percent(share: float) -> str:
+    """Return a probability in percent; nothing is quite impossible, and nothing quite certain.
+
+    Example:
+        >>> percent(0.874), percent(0.9991)
+        ('87%', 'more than 99%')
+    """
+    if share > 0.99:
+        return "more than 99%"
+    return "less than 1%" if share < 0.01 else f"{share:.0%}"
 
 
 def _else(draft: Draft, drafts: Sequence[Draft]) -> str:
-    others = [f"{words(one.cause)} ({one.confidence:.0%})" for one in drafts if one is not draft]
+    others = [
+        f"{_title(one.cause)} ({percent(one.confidence)})" for one in drafts if one is not draft
+    ]
     if not others:
         return "What else: nothing that the trace supports."
     return f"What else: {', '.join(others[:TOLD])}."
+
+
+def _title(cause: str) -> str:
+    return "a cause that no rule knows" if cause == UNKNOWN else words(cause)
 
 
 def _settle(draft: Draft) -> str:
