@@ -82,7 +82,7 @@ def pack(numbers: Calibration) -> dict[str, float]:
 
 
 def unpack(values: dict[str, float], base: Calibration) -> Calibration:
-    """Return the parameters again; what is not fitted, and leaks by finding, are those of `base`."""
+    """Return the parameters again; what is not fitted is that of `base`, leaks by finding too."""
     return replace(
         base,
         **{name: _logistic(values[name]) for name in PROBABILITIES},
