@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "packages/neuraldbg-engine/src/neuraldbg_engine/calibration.json"
 FOLDS = 5
-PASSES = 2
+PASSES = 1
 PULL = 2.0
 """Weight of the prior guess: nats per squared logit (or log) away from it, over all runs."""
 PSEUDO = 4.0
