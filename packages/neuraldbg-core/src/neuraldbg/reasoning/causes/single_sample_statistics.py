@@ -16,22 +16,26 @@ if TYPE_CHECKING:
 FEW = 4.0
 """Values per channel up to which a batch's own statistics say nothing. Heuristic: of two values
 one is always +1 and the other -1."""
+HALF = 0.5
+"""Progress beyond which not even two values per channel have done harm."""
 APART = 0.5
 """Gap between the means of batches and the running mean, in standard deviations."""
 
 
 def assess(view: CaseView) -> Assessment | None:
-    """Look for batch norms over a few values, far from their running statistics, where it fails.
+    """Look for batch norms over a few values, far from the running ones, where nothing is learned.
 
     A NaN born of one sample is told by the operation itself.
     """
-    if not view.is_failing or view.is_broken:
+    if not view.curve or view.curve.progress > HALF or view.is_broken:
         return None
     for layer in dict.fromkeys(n.layer for n in view.observations.get("normalization", [])):
         notes = [n for n in view.observations["normalization"] if n.layer == layer]
         values = float(np.median([n.figures["values"] for n in notes]))
         gap = float(np.median([n.figures["mean_gap"] for n in notes[-4:]]))
-        if values > FEW or gap < APART or not notes[-1].figures["training"]:
+        if values > (2 if view.curve.learned else FEW):
+            continue
+        if gap < APART or not notes[-1].figures["training"]:
             continue
         step = view.label(0)
         return Assessment(
