@@ -14,7 +14,7 @@ def train(watch, fixed=False, seed=0):
     class Orchid(nn.Module):
         def __init__(self):
             super().__init__()
-            norm = (lambda w: nn.LayerNorm(w)) if fixed else (lambda w: nn.BatchNorm1d(w))
+            norm = nn.LayerNorm if fixed else nn.BatchNorm1d
             self.body = nn.Sequential(nn.Linear(16, 48), norm(48), nn.ReLU(), nn.Linear(48, 48), norm(48), nn.ReLU())
             self.name = nn.Linear(48, 6)
 
