@@ -53,14 +53,14 @@ def session(program: Path) -> Inquiry:
 
     One that joins a process group is run by two ranks; their traces are merged.
     """
-    if "init_process_group" in program.read_text(encoding="utf-8"):
-        return joint_session(program)
     import torch
 
     threads, plugins = torch.get_num_threads(), os.environ.get(DISABLE)
     torch.set_num_threads(1)
     os.environ[DISABLE] = "all"
     try:
+        if "init_process_group" in program.read_text(encoding="utf-8"):
+            return joint_session(program)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of some faults itself
             dbg: Inquiry = runpy.run_path(str(program))["dbg"]
@@ -102,7 +102,9 @@ def joint_session(program: Path) -> Inquiry:
         message = f"a rank of {program} failed"
         raise RuntimeError(message)
     traces = [Path(folder.name, name) for name in ("run.ndbg", "run.rank1.ndbg")]
-    return merge_traces(traces, Path(folder.name, "merged.ndbg"))
+    inquiry = merge_traces(traces, Path(folder.name, "merged.ndbg"))
+    _ = inquiry.host  # loads its plugins, or none: as the environment is now
+    return inquiry
 
 
 FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
