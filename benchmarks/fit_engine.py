@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "packages/neuraldbg-engine/src/neuraldbg_engine/calibration.json"
 FOLDS = 5
-PASSES = 1
+PASSES = 4
 PULL = 2.0
 """Weight of the prior guess: nats per squared logit (or log) away from it, over all runs."""
 PSEUDO = 4.0
@@ -66,7 +66,7 @@ def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-PROBABILITIES = ("leak", "opinion_seen", "opinion_explained", "none")
+PROBABILITIES = ("leak", "opinion_seen", "opinion_explained", "first_right", "none")
 POSITIVE = ("opinion_direct", "opinion_quiet")
 """What else there is (how strongly findings deny, priors of the unknown, of pairs, of contexts)
 stays at the guess: too few programs show it."""
@@ -194,8 +194,9 @@ def trust(points: list[tuple[float, bool]]) -> tuple[float, float]:
             weight = max(p * (1 - p), 1e-9)
             h00, h01, h11 = h00 + weight, h01 + weight * x, h11 + weight * x * x
         det = h00 * h11 - h01 * h01 + 1e-9
-        first += (h11 * g0 - h01 * g1) / det
-        second = max(second + (h00 * g1 - h01 * g0) / det, 0.05)
+        # Steps are bounded: Newton's leap out of sight where the answers are few.
+        first += min(max((h11 * g0 - h01 * g1) / det, -0.5), 0.5)
+        second = max(second + min(max((h00 * g1 - h01 * g0) / det, -0.2), 0.2), 0.05)
     return round(first, 4), round(second, 4)
 
 
@@ -203,7 +204,7 @@ def samples_of(folder: Path, jobs: int) -> list[Sample]:
     """Return the recorded runs of a folder with what inference reads of them."""
     found = []
     for run in readings.runs(folder, jobs):
-        evidences = tuple(evidence_of(reading.findings) for reading in run.readings)
+        evidences = tuple(evidence_of(r.findings, r.first) for r in run.readings)
         found.append((run, evidences, tuple(Network(e, deck()) for e in evidences)))
     return found
 

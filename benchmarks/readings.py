@@ -43,6 +43,11 @@ class Reading:
     """What core alone answers."""
 
     @property
+    def first(self) -> str | None:
+        """The cause that core alone puts first."""
+        return self.heuristic[0].cause if self.heuristic else None
+
+    @property
     def case(self) -> Any:
         """What a verdict asks of a case."""
         trace = SimpleNamespace(events=self.events)

@@ -129,7 +129,8 @@ def verdict(trace, said=()):
 
 
 def test_a_card_alone_names_its_cause_with_layer_step_and_words():
-    (first, *_) = verdict(recorded_run("nan_input")).hypotheses
+    unknown = Assessment("unknown", FailureType.NUMERICAL_ERROR, 0.3, "Broken.", onset=ONSET)
+    (first, *_) = verdict(recorded_run("nan_input"), (unknown,)).hypotheses
     assert first.cause == "nan_in_input"
     assert first.onset == ONSET
     assert "step 100" in first.description
@@ -138,6 +139,10 @@ def test_a_card_alone_names_its_cause_with_layer_step_and_words():
 
 def test_hints_without_anything_decisive_name_no_cause():
     assert verdict(recorded_run("vanishing_gradient")).hypotheses == []
+
+
+def test_where_core_keeps_quiet_about_causes_of_its_own_so_does_the_engine():
+    assert verdict(recorded_run("nan_input")).hypotheses == []
 
 
 def test_a_failure_without_a_known_cause_is_said_to_be_unknown():

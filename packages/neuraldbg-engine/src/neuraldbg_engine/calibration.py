@@ -63,6 +63,8 @@ class Calibration:
     """What is added to that log in a run without a fault: specialists keep quiet there."""
     opinion_explained: float = 0.5
     """Probability that a specialist speaks up where another cause at work explains its evidence."""
+    first_right: float = 0.9
+    """Probability that the cause which core's own ranking puts first is at work."""
     none: float = 0.5
     """Prior probability of a run without a fault."""
     unknown: float = 0.02

@@ -70,6 +70,8 @@ class Evidence:
     """Grade of every direct finding by name; None: unavailable."""
     opinions: Mapping[str, Opinion] = field(default_factory=dict)
     """Specialists that spoke up, by cause; `unknown` is one of them."""
+    first: str | None = None
+    """The cause that core's own ranking puts first; None: it names none."""
 
     def grade(self, name: str) -> float | None:
         """Return the grade of a finding, or of its opposite where the name says so."""
@@ -79,15 +81,20 @@ class Evidence:
         return 1.0 - value if name.startswith(OPPOSITE) else value
 
 
-def evidence_of(findings: Mapping[str, Finding]) -> Evidence:
-    """Return what inference reads of the findings of a case."""
+def evidence_of(findings: Mapping[str, Finding], first: str | None = None) -> Evidence:
+    """Return what inference reads of the findings of a case.
+
+    Args:
+        findings: By name.
+        first: The cause that core's own ranking puts first.
+    """
     grades = {n: f.grade for n, f in findings.items() if not n.startswith(SPECIALIST)}
     opinions = {
         name.removeprefix(SPECIALIST): _opinion(finding)
         for name, finding in findings.items()
         if name.startswith(SPECIALIST) and finding.grade
     }
-    return Evidence(grades, opinions)
+    return Evidence(grades, opinions, None if first == UNKNOWN else first)
 
 
 def _opinion(finding: Finding) -> Opinion:
@@ -173,6 +180,7 @@ class Network:
         self.findings = tuple(name for name in listed if evidence.grade(name) is not None)
         self.grades = np.array([evidence.grade(name) or 0.0 for name in self.findings])
         self.opinions = evidence.opinions
+        self.first = evidence.first
         self._strengths = self._lay_out(deck.values())
         self._denials = np.array([_denials(card, evidence) for card in deck.values()])
         self._contexts = np.array([_context(card, evidence) for card in deck.values()])
@@ -221,6 +229,10 @@ class Network:
         total = total + members @ alone + self._priors(members, kinds, numbers)
         for cause, opinion in self.opinions.items():
             total = total + self._opinion(cause, opinion, members, kinds, numbers)
+        if self.first in self.causes:
+            has_first = members[:, self.causes.index(self.first)] > 0
+            right, wrong = math.log(numbers.first_right), math.log(1 - numbers.first_right)
+            total = total + np.where(has_first, right, wrong)
         return [float(score) for score in total]
 
     def _priors(self, members: Array, kinds: Array, numbers: Calibration) -> Array:

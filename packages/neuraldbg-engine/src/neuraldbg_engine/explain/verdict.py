@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from neuraldbg.causes import UNKNOWN
+from neuraldbg.causes import UNKNOWN, vocabulary
+from neuraldbg.reasoning.rank import rank
 from neuraldbg.schema.hypotheses import CausalHypothesis, CausalLink
 from neuraldbg.schema.vocabulary import FailureType, Severity
 from neuraldbg_engine.calibration import shipped
@@ -73,7 +74,9 @@ class Verdict:
         self.cards = cards
         self.numbers = numbers
         self.findings = findings
-        self.posterior: Posterior = infer(evidence_of(findings), cards, numbers)
+        ranked = rank(case.assessments)
+        self.first = ranked[0].cause if ranked else None
+        self.posterior: Posterior = infer(evidence_of(findings, self.first), cards, numbers)
 
     @cached_property
     def leading(self) -> list[str]:
@@ -82,8 +85,13 @@ class Verdict:
         if 1 - self.posterior.none < FAULTY:
             return []
         named = [name for name in probable if name != UNKNOWN]
+        if self.first in self.posterior.explanations[0][0]:
+            # Of two causes at work together, the one that core's ranking has first is told first.
+            named.remove(self.first)
+            named.insert(0, self.first)
         if not self.assessments:
-            named = [name for name in named if self._is_seen(name)]
+            # Core has weighed every cause of its own vocabulary and keeps quiet: so does the engine.
+            named = [n for n in named if n not in vocabulary().causes and self._is_seen(n)]
             if not named or self.posterior.none > SILENT:
                 return []
         elif probable[UNKNOWN] > probable[named[0]] or not any(map(self._is_seen, named)):
@@ -117,7 +125,12 @@ class Verdict:
     @cached_property
     def drafts(self) -> list[Draft]:
         """What is known of each leading cause, most probable first."""
-        return [self._draft(name) for name in self.leading]
+        drafts: list[Draft] = []
+        for name in self.leading:
+            draft = self._draft(name)
+            least = drafts[-1].confidence if drafts else 1.0
+            drafts.append(replace(draft, confidence=min(draft.confidence, least)))
+        return drafts
 
     @cached_property
     def hypotheses(self) -> list[CausalHypothesis]:
