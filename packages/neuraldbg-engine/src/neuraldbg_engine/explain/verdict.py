@@ -85,12 +85,12 @@ class Verdict:
         if 1 - self.posterior.none < FAULTY:
             return []
         named = [name for name in probable if name != UNKNOWN]
-        if self.first in self.posterior.explanations[0][0]:
+        if self.first in named and self.first in self.posterior.explanations[0][0]:
             # Of two causes at work together, the one that core's ranking has first is told first.
             named.remove(self.first)
             named.insert(0, self.first)
         if not self.assessments:
-            # Core has weighed every cause of its own vocabulary and keeps quiet: so does the engine.
+            # Core weighed every cause of its own vocabulary and keeps quiet: so does the engine.
             named = [n for n in named if n not in vocabulary().causes and self._is_seen(n)]
             if not named or self.posterior.none > SILENT:
                 return []
