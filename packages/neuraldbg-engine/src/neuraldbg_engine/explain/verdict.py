@@ -39,6 +39,10 @@ FAULTY = 0.5
 """Probability of a fault from which the engine says anything."""
 SILENT = 0.05
 """Probability that nothing is wrong above which the engine keeps quiet where core does."""
+OVERRULED = 1000.0
+"""Odds by which another cause must beat the one that core's ranking has first to be told before it.
+Heuristic: on recorded programs core's first was right in 19 of 20, and smaller odds against it were
+wrong more often than right."""
 CLEAR = 0.8
 """Grade from which a decisive finding makes a failure where no specialist spoke up."""
 HELD = 0.5
@@ -85,8 +89,9 @@ class Verdict:
         if 1 - self.posterior.none < FAULTY:
             return []
         named = [name for name in probable if name != UNKNOWN]
-        if self.first in named and self.first in self.posterior.explanations[0][0]:
-            # Of two causes at work together, the one that core's ranking has first is told first.
+        if self.first in named and _odds(probable[named[0]]) < OVERRULED * _odds(
+            probable[self.first]
+        ):
             named.remove(self.first)
             named.insert(0, self.first)
         if not self.assessments:
@@ -244,6 +249,10 @@ class Verdict:
             for name in dict.fromkeys(plain)
             if name in self.findings and self.findings[name].grade is None
         )
+
+
+def _odds(probability: float) -> float:
+    return probability / max(1 - probability, 1e-9)
 
 
 def _rank(one: Assessment) -> tuple[float, bool, int]:
