@@ -83,6 +83,7 @@ def unharmed() -> Callable[..., NeuralDbg]:
         steps: int | None = None,
         *,
         is_quiet: bool = True,
+        says: tuple[str, ...] = (),
     ) -> NeuralDbg:
         plain, watched = run(program, Unwatched), run(program, NeuralDbg)
         assert plain.weights.keys() == watched.weights.keys()
@@ -90,7 +91,9 @@ def unharmed() -> Callable[..., NeuralDbg]:
         assert changed == []
         assert torch.equal(plain.random_state, watched.random_state)
         for dbg in watched.sessions:
-            assert dbg.trace.run.warnings == ()
+            warnings = dbg.trace.run.warnings
+            assert len(warnings) == len(says), warnings
+            assert all(part in said for part, said in zip(says, warnings, strict=True))
             assert not is_quiet or dbg.explain_failure() == []
         if steps is not None:
             assert watched.session.trace.step_count == steps

@@ -335,7 +335,7 @@ def test_per_sample_gradients_by_vmap_over_the_model(unharmed):
                     dbg.record_loss(F.mse_loss(model(x), y))
         return [model]
 
-    unharmed(program, N)
+    unharmed(program, N, says=("runs under a transform of torch.func",))
 
 
 def test_ensemble_by_vmap(unharmed):
@@ -362,7 +362,7 @@ def test_ensemble_by_vmap(unharmed):
             )
         ]
 
-    unharmed(program)
+    unharmed(program, says=("runs under a transform of torch.func",))
 
 
 def test_gradient_penalty_through_a_graph_of_the_backward(unharmed):

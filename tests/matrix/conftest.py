@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from matrix_faults import Fault
 
+    from neuraldbg import NeuralDbg
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Spread the module's set-ups, and the faults, over the test."""
@@ -48,6 +50,13 @@ def _compiler() -> None:
     torch._dynamo.mutation_guard.install_generation_tagging_init()
 
 
+def _check_warnings(dbg: NeuralDbg, parts: tuple[str, ...]) -> None:
+    said = dbg.trace.run.warnings
+    assert len(said) == len(parts), said
+    for part, sentence in zip(parts, said, strict=True):
+        assert part in sentence
+
+
 @pytest.fixture
 def healthy() -> Callable[..., Lab]:
     """Return a check: the watched run is the run, is quiet, and leaves no hook behind."""
@@ -60,8 +69,9 @@ def healthy() -> Callable[..., Lab]:
         assert changed == []
         assert torch.equal(before.random_state, after.random_state)
         assert after.hooks == before.hooks
+        assert after.graph_breaks == before.graph_breaks
         for dbg in watched.sessions:
-            assert dbg.trace.run.warnings == setup.warnings
+            _check_warnings(dbg, setup.warnings)
             assert [str(h) for h in dbg.explain_failure()] == []
         assert watched.session.trace.step_count == watched.steps
         return watched
@@ -83,11 +93,11 @@ def faulty() -> Callable[..., Lab]:
         named = [one for one in said if one[0] in truth.failure_types]
         assert named, said
         _, layer, step = named[0]
-        assert layer in truth.layers, said
+        assert layer in {each and f"{setup.prefix}{each}" for each in truth.layers}, said
         assert step is not None, said
         assert truth.steps[0] - 1 <= step <= truth.steps[1] + 1, said
         assert not truth.is_leading or said[0] == named[0], said
-        assert dbg.trace.run.warnings == setup.warnings
+        _check_warnings(dbg, setup.warnings)
         return lab
 
     return check

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch._dynamo.utils
 import torch.nn.functional as F
 from matrix_faults import Fault
 from torch import nn
@@ -32,6 +33,7 @@ def setup(
     without: Mapping[str, str] | None = None,
     truths: Mapping[str, Truth] | None = None,
     warnings: tuple[str, ...] = (),
+    prefix: str = "",
     is_slow: bool = False,
 ) -> Callable[[Callable[[Lab], Any]], Any]:
     """Mark a function as a set-up.
@@ -40,13 +42,14 @@ def setup(
         title: of its row.
         without: faults that cannot be in this set-up, by name, with the reason in words.
         truths: what is true of a fault where this set-up changes it.
-        warnings: what NeuralDBG says of this set-up at the start.
+        warnings: parts of what NeuralDBG says of this set-up, one for each of its warnings.
+        prefix: under which the model of the faults stands among the watched ones.
         is_slow: whether its tests are left out of the fast ones.
     """
 
     def mark(function: Any) -> Any:
         function.title, function.without, function.is_slow = title, dict(without or {}), is_slow
-        function.truths, function.warnings = dict(truths or {}), warnings
+        function.truths, function.warnings, function.prefix = dict(truths or {}), warnings, prefix
         return function
 
     return mark
@@ -108,6 +111,10 @@ class Lab:
         self.lr = 1e-2
         self.sessions: list[NeuralDbg] = []
         self.notes: dict[str, Any] = {}
+
+    def bias(self) -> torch.Tensor:
+        """Return the bias before the ReLU that a fault may kill."""
+        return self.model.get_submodule("middle").bias
 
     def watch(self, *args: Any, **kwargs: Any) -> Any:
         """Open a session, or what stands for one in the unwatched run."""
@@ -209,6 +216,7 @@ class Outcome(NamedTuple):
     weights: dict[str, torch.Tensor]
     random_state: torch.Tensor
     hooks: int
+    graph_breaks: int
 
 
 def run(program: Callable[[Lab], Sequence[nn.Module]], lab: Lab) -> Outcome:
@@ -216,13 +224,15 @@ def run(program: Callable[[Lab], Sequence[nn.Module]], lab: Lab) -> Outcome:
     torch.manual_seed(7)
     # Compiled code is kept per class, and a process of its own would not have the other run's.
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     models = program(lab)
     weights = {
         f"{i}.{name}": value.detach().clone()
         for i, model in enumerate(models)
         for name, value in model.state_dict().items()
     }
-    return Outcome(weights, torch.get_rng_state(), sum(map(count_hooks, models)))
+    breaks = sum(torch._dynamo.utils.counters["graph_break"].values())
+    return Outcome(weights, torch.get_rng_state(), sum(map(count_hooks, models)), breaks)
 
 
 def count_hooks(model: nn.Module) -> int:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from matrix_lab import setup
+from torch import nn
 
-BF16 = torch.bfloat16
+BF16, FP16 = torch.bfloat16, torch.float16
 
 
 def autocast_loss(lab, dtype):
@@ -21,6 +22,50 @@ def autocast_loss(lab, dtype):
 def bf16_autocast(lab):
     model = lab.net()
     return lab.train(model, learn=lambda: lab.update(autocast_loss(lab, BF16)))
+
+
+def scaled(lab, scaler, *, unscale=False, optimizer=None):
+    """Train with a scaler, unscaling and clipping before its step or not."""
+    model = lab.model
+    optimizer = optimizer or lab.adam()
+
+    def learn():
+        loss = autocast_loss(lab, FP16)
+        lab.clear()
+        scaler.scale(loss).backward()
+        if unscale:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    return lab.train(model, optimizers=[optimizer], learn=learn)
+
+
+@setup("fp16 `autocast` with `GradScaler`")
+def fp16_scaler(lab):
+    lab.net()
+    return scaled(lab, torch.amp.GradScaler("cpu", init_scale=2.0**10))
+
+
+@setup("`GradScaler`, `unscale_` and clipping")
+def fp16_scaler_unscaled_and_clipped(lab):
+    lab.net()
+    return scaled(lab, torch.amp.GradScaler("cpu", init_scale=2.0**10), unscale=True)
+
+
+@setup("`GradScaler` with a fused optimizer")
+def fp16_scaler_fused(lab):
+    lab.net()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    return scaled(lab, scaler, optimizer=lab.adam(fused=True))
+
+
+@setup("`GradScaler` that skips its first steps")
+def fp16_scaler_skipping(lab):
+    lab.net()
+    return scaled(lab, torch.amp.GradScaler("cpu", init_scale=2.0**24))
 
 
 @setup("weights in bf16")

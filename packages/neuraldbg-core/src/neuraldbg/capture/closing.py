@@ -14,7 +14,6 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from neuraldbg.capture import layers, wiring
 from neuraldbg.capture.audit import Audit
@@ -31,6 +30,7 @@ from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.parts import Parts
 from neuraldbg.capture.ranks import Wrapping
 from neuraldbg.capture.segment import Segment, merge
+from neuraldbg.capture.sight import Sight
 from neuraldbg.capture.statistics import Reducer
 from neuraldbg.capture.taps import Board
 from neuraldbg.schema.facts import ActivationStat
@@ -38,15 +38,14 @@ from neuraldbg.schema.facts import ActivationStat
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from torch import nn
+
     from neuraldbg.schema.facts import Observation, StepFacts
     from neuraldbg.schema.run import RunInfo
     from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 logger = logging.getLogger("neuraldbg")
-
-BLIND_AFTER = 2
-"""Ordinal of the step at which a compiled model without a single activation is told."""
 
 
 class Steps:
@@ -110,12 +109,8 @@ class Steps:
         self._has_reached = False
         self._is_clipping = False
         self._finite_gradient = True
-        self.board.is_compiled = any(
-            isinstance(getattr(module, "_orig_mod", None), nn.Module)
-            or getattr(module, "_compiled_call_impl", None) is not None
-            for model in models.values()
-            for module in model.modules()
-        )
+        self.sight = Sight(self.roots, self.models, self.survey, self.board)
+        self.board.is_compiled = self.sight.is_compiled
 
     @contained
     def activity(self) -> None:
@@ -196,13 +191,15 @@ class Steps:
         if self.ledger.is_loss_divided:  # each backward has its share of one loss
             step.backward_losses = [sum(step.backward_losses)] if step.backward_losses else []
         step.observations += self._findings(step, is_interrupted=is_interrupted)
-        self._warn_if_blind(step)
+        for sentence in self.sight.inspect(step, self.ordinal):
+            self._warn(sentence)
         if self.audit.is_due_structure:
             self._learn_structure()
         self.run = self._run()
         seconds = perf_counter() - self.last_end_s
         facts = step.freeze(self.run, self.label, seconds, is_interrupted=is_interrupted)
         self.label += 1
+        self.microscope.step = self.label
         self.ordinal += 1
         has_event = self.on_step(facts)
         self.audit.next_step(self.ordinal, alarm=bool(has_event))
@@ -257,20 +254,11 @@ class Steps:
 
     def _warn(self, sentence: str) -> None:
         """Say once, in the log and in the trace, what of the run cannot be watched."""
+        if sentence in self.run.warnings:
+            return
         logger.warning(sentence)
         warnings = (*self.run.warnings, sentence)
         self.run = self.run.model_copy(update={"warnings": warnings})
-
-    def _warn_if_blind(self, step: Segment) -> None:
-        """Code that was compiled before the session opened never calls hooks put on it later."""
-        if self.ordinal == BLIND_AFTER and self.board.is_compiled and step.activation is not None:
-            calls = step.activation[:, ActivationStat.CALLS]
-            if len(calls) and not calls.any():
-                self._warn(
-                    "the model was compiled and called before the session opened, so its "
-                    "activations are not seen: open the session first, or call "
-                    "torch._dynamo.reset() before it"
-                )
 
     def _run(self) -> RunInfo:
         if self.board.problems:
@@ -298,6 +286,8 @@ class Steps:
         """Close the last step, whole or interrupted, with what only the end shows."""
         self.lean.leave()
         self.observe(self.wiring.finish(self._first_label or 0, self.ordinal))
+        for sentence in self.sight.replaced() if self.ordinal else ():
+            self._warn(sentence)
         last = self._seal()
         is_whole = last.is_done or bool(self._group)
         has_trained = last.is_done or last.backwards or last.losses or last.observations

@@ -216,10 +216,10 @@ class ParameterBoard:
             v = strided(local(moment)).to("cpu", torch.float32).numpy()[:extent]
             age = float(state.get("step", 1)) or 1.0
             correction = 1.0 - float(beta_of.get(id(tensor), 0.0)) ** age
-            root = np.sqrt(np.maximum(v / max(correction, 1e-12), 0))
             eps = float(eps_of.get(id(tensor), 0.0))
             gradient = self._gradient.numpy()[row, :extent]
             with np.errstate(all="ignore"):
+                root = np.sqrt(np.maximum(v / max(correction, 1e-12), 0))
                 ratio = gradient / np.maximum(root, max(eps, 1e-30))
                 self.values[row, ParameterStat.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2))
                 active = gradient != 0

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture.taps import NOTHING, Inert, in_backward, tensors_in
+from neuraldbg.capture.inert import NOTHING, Inert, copied
+from neuraldbg.capture.taps import in_backward, tensors_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,9 +37,11 @@ class Outputs:
         for path, reference in modules:
             module = reference()
             if module is not None and not isinstance(module, torch.jit.ScriptModule):
-                self._handles.append(module.register_forward_hook(_OutputHook(self, path)))
+                hook = _OutputHook(self, path, reference)
+                self._handles.append(module.register_forward_hook(hook))
                 if next(module.children(), None) is not None:
-                    self._handles.append(module.register_forward_pre_hook(_EntryHook(self, path)))
+                    entry = _EntryHook(self, path, reference)
+                    self._handles.append(module.register_forward_pre_hook(entry))
 
     def clear(self) -> None:
         """Forget the nodes of the last step."""
@@ -67,8 +70,8 @@ class Outputs:
 
 
 class _OutputHook:
-    def __init__(self, outputs: Outputs, path: str) -> None:
-        self.outputs, self.path = outputs, path
+    def __init__(self, outputs: Outputs, path: str, module: weakref.ref[nn.Module]) -> None:
+        self.outputs, self.path, self.module = outputs, path, module
 
     def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or not torch.is_grad_enabled() or in_backward():
@@ -80,8 +83,8 @@ class _OutputHook:
             if tensor.grad_fn is not None:
                 self.outputs.nodes.setdefault(self.path, []).append(tensor.grad_fn)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
-        return Inert()
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Inert:
+        return copied(self.module(), memo)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
         return NOTHING

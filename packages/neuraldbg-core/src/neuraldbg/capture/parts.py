@@ -122,9 +122,9 @@ class PartHook(RootHook):
         super().__init__(recorder, name)
         self.part = weakref.ref(part)
 
-    def is_mine(self, module: nn.Module) -> bool:
-        """Whether it sits on the module that it was made for."""
-        return self.part() is module
+    def subject(self) -> nn.Module | None:
+        """Return the module that it was made for."""
+        return self.part()
 
     def is_training(self, module: nn.Module) -> bool:
         """Whether this call is one of a training program's own, with gradients."""

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from neuraldbg.capture.taps import NOTHING, Inert
+from neuraldbg.capture.inert import NOTHING, Inert
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:

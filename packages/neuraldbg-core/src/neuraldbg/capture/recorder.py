@@ -17,7 +17,7 @@ from neuraldbg.capture.containment import contained
 from neuraldbg.capture.objective import reaches
 from neuraldbg.capture.roots import RootBegan, RootEnded
 from neuraldbg.capture.switchboard import SWITCHBOARD
-from neuraldbg.capture.taps import Tap
+from neuraldbg.capture.taps import Tap, in_backward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,8 @@ class Recorder(Steps):
                 self._handles.append(handle)
                 self.lean.layers.add(tap.module, handle, tap)
         for name, model in self.roots.items():
-            pre, post = RootBegan(self, name), RootEnded(self, name)
+            pre = RootBegan(self, name, self.board.figures.device)
+            post = RootEnded(self, name)
             # A compiled wrapper passes attributes on to its module: options of its own hooks too.
             is_plain = not isinstance(getattr(model, "_orig_mod", None), nn.Module)
             began = model.register_forward_pre_hook(pre, prepend=is_plain, with_kwargs=is_plain)
@@ -95,6 +96,22 @@ class Recorder(Steps):
         self.audit.forward_began(name, module, args, kwargs)
         self.microscope.step = self.label
         self.microscope.begin_forward(module, args, kwargs)
+        self.board.seconds += thread_time() - start
+
+    @contained
+    def compiled_forward_began(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """The same, told by code that holds the whole model: nothing of it can be run again."""
+        if self.board.is_awaiting:
+            self.activity()
+        start = thread_time()
+        module = self.roots[name]
+        self.now.forwards += 1
+        if not module.training and self.wiring.is_mode_dependent(module):
+            self.now.eval_mode_forwards += 1
+        self.inputs.observe(name, args, kwargs)
+        self.now.batch_size = max(self.now.batch_size, _batch_size(args, kwargs))
         self.board.seconds += thread_time() - start
 
     def _eval_forward(self, module: nn.Module) -> None:
@@ -251,6 +268,8 @@ class Recorder(Steps):
                 return
             self.lean.leave()
         start = thread_time()
+        self.is_stepless = False
+        self.wiring.is_stepped_in_backward |= in_backward()
         if self.optimizers.is_new(optimizer):
             self.observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
         if id(optimizer) in self.now.stepped:
@@ -331,6 +350,8 @@ class Recorder(Steps):
             owned = self.optimizers.owned_by(subject)
             if owned is not None:
                 self.now.skipped += 1
+                dirty, _ = self.sentinels.at_step(owned.ids)
+                self.now.is_cleared &= not dirty
                 self.sentinels.after_step(owned.ids)
                 self.board.is_awaiting = True
 
@@ -348,10 +369,29 @@ class Recorder(Steps):
         """Attach a loss to the step that is open, or has just been made."""
         if self.lean.is_bare and self.now.is_done and name in self.now.losses:
             self.activity()  # no forward was heard: it is of the next step
-        self.now.losses.setdefault(name, []).append(value)
+        losses = self.now.losses.setdefault(name, [])
+        losses.append(value)
         if not math.isfinite(value):
             self.observe(self.microscope.examine_loss(value, tensor))
         if self.is_stepless:
+            self.close()
+        elif not self.lean.is_on and self.sight.is_uncounted(
+            len(losses), self.now, has_optimizer=bool(self.optimizers)
+        ):
+            self._count_by_losses(name)
+
+    def _count_by_losses(self, name: str) -> None:
+        """Nothing that ends a step is heard: each loss so far, and from now on, is one."""
+        for sentence in self.sight.uncounted(
+            self.label, self.now, has_optimizer=bool(self.optimizers)
+        ):
+            self._warn(sentence)
+        self.is_stepless = True
+        first, *later = self.now.losses[name]
+        self.now.losses[name] = [first]
+        self.close()
+        for value in later:
+            self.now.losses[name] = [value]
             self.close()
 
     @contained
@@ -364,7 +404,7 @@ class Recorder(Steps):
         """Name the step to come (or that is open) `step`."""
         if self.now.is_done or self._group:
             self.close()
-        self.label = step
+        self.label = self.microscope.step = step
 
     @contained
     def examine_exception(self, error: BaseException) -> None:

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from neuraldbg.capture.inert import NOTHING, Inert, copied
 from neuraldbg.capture.ranks import alone
-from neuraldbg.capture.taps import NOTHING, Inert
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Iterator, Mapping, Sequence
 
     from neuraldbg.capture.layers import Survey
@@ -58,7 +59,9 @@ class Memory:
         for path, reference in self._fused.items():
             module = reference()
             if module is not None:
-                self._handles.append(module.register_forward_pre_hook(_KeepInput(self, path)))
+                self._handles.append(
+                    module.register_forward_pre_hook(_KeepInput(self, path, reference))
+                )
 
     def detach(self) -> None:
         """Remove the hooks and drop what is held."""
@@ -106,15 +109,15 @@ class Memory:
 class _KeepInput:
     """A forward pre-hook that notes the input; inert in copies and pickles."""
 
-    def __init__(self, memory: Memory, path: str) -> None:
-        self.memory, self.path = memory, path
+    def __init__(self, memory: Memory, path: str, module: weakref.ref[nn.Module]) -> None:
+        self.memory, self.path, self.module = memory, path, module
 
     def __call__(self, _module: nn.Module, args: Any) -> None:
         if not torch.compiler.is_compiling() and torch.is_grad_enabled() and args:
             self.memory.keep(self.path, args[0])
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
-        return Inert()
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Inert:
+        return copied(self.module(), memo)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
         return NOTHING

@@ -1,19 +1,34 @@
 # SPDX-License-Identifier: MIT
-"""Hooks on the watched models themselves: where their outermost forwards begin and end."""
+"""Hooks on the watched models themselves: where their outermost forwards begin and end.
+
+Where a model is compiled inside the session its root hooks are traced with it. What they would tell
+then goes through one operator, which compiled code calls with the inputs on every forward.
+"""
 
 from __future__ import annotations
 
+import itertools
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture.taps import NOTHING, Inert, in_backward
+from neuraldbg.capture.inert import NOTHING, Inert, copied
+from neuraldbg.capture.taps import LIBRARY, in_backward
 
 if TYPE_CHECKING:
     from torch import nn
 
     from neuraldbg.capture.recorder import Recorder
+
+LIBRARY.define(  # type: ignore[no-untyped-call]
+    "enter(Tensor[] inputs, Tensor(a!) mark, str names, int key) -> ()",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+_BEGAN: weakref.WeakValueDictionary[int, RootBegan] = weakref.WeakValueDictionary()
+_KEYS = itertools.count()
 
 
 class RootHook:
@@ -31,12 +46,16 @@ class RootHook:
             or torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001 - vmap, grad
         )
 
+    def subject(self) -> nn.Module | None:
+        """Return the module that it was made for."""
+        return self.recorder.roots.get(self.name)
+
     def is_mine(self, module: nn.Module) -> bool:
         """Whether it sits on the module that it was made for."""
-        return self.recorder.roots.get(self.name) is module
+        return self.subject() is module
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
-        return Inert()
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Inert:
+        return copied(self.subject(), memo)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
         return NOTHING
@@ -45,10 +64,38 @@ class RootHook:
 class RootBegan(RootHook):
     """A forward pre-hook."""
 
+    def __init__(self, recorder: Recorder, name: str, device: torch.device) -> None:
+        super().__init__(recorder, name)
+        self.key = next(_KEYS)
+        self.mark = torch.zeros(1, device=device)
+        """Declared as written by the operator, so that no compiler takes its call for dead code."""
+        _BEGAN[self.key] = self
+
     def __call__(self, module: nn.Module, args: Any, kwargs: Any = None) -> None:
         """Pass the inputs on; changes nothing. A compiled wrapper gives no keyword arguments."""
-        if not torch.compiler.is_compiling() and not self.is_deaf(module):
+        if torch.compiler.is_compiling():
+            self._compiled(args, kwargs or {})
+        elif not self.is_deaf(module):
             self.recorder.forward_began(self.name, module, args, kwargs or {})
+
+    def _compiled(self, args: Any, kwargs: Any) -> None:
+        if not torch.is_grad_enabled():
+            return
+        names, tensors = [], []
+        for name, value in [*enumerate(args), *kwargs.items()]:
+            if isinstance(value, torch.Tensor):
+                names.append(str(name))
+                tensors.append(value.detach())
+        if tensors:
+            torch.ops.neuraldbg.enter(tensors, self.mark, ",".join(names), self.key)
+
+    def entered(self, inputs: list[torch.Tensor], names: str) -> None:
+        """Compiled code has begun a forward with these inputs."""
+        if threading.get_ident() == self.recorder.thread and not in_backward():
+            named = dict(zip(names.split(","), inputs, strict=True))
+            args = tuple(value for name, value in named.items() if name.isdigit())
+            kwargs = {name: value for name, value in named.items() if not name.isdigit()}
+            self.recorder.compiled_forward_began(self.name, args, kwargs)
 
 
 class RootEnded(RootHook):
@@ -58,3 +105,17 @@ class RootEnded(RootHook):
         """Pass the output, the last argument, on; changes nothing."""
         if not torch.compiler.is_compiling() and not self.is_deaf(module):
             self.recorder.forward_ended(self.name, module, rest[-1])
+
+
+def _enter(inputs: list[torch.Tensor], mark: torch.Tensor, names: str, key: int) -> None:  # noqa: ARG001
+    began = _BEGAN.get(key)
+    if began is not None:
+        began.entered(inputs, names)
+
+
+LIBRARY.impl("enter", _enter, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+
+
+@torch.library.register_fake("neuraldbg::enter")  # type: ignore[untyped-decorator]
+def _(inputs: list[torch.Tensor], mark: torch.Tensor, names: str, key: int) -> None:  # noqa: ARG001
+    return None

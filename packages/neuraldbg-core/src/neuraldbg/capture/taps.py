@@ -9,7 +9,6 @@ once per step. One path serves eager and compiled code: the measuring is one lib
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 import threading
@@ -21,6 +20,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from neuraldbg.capture import sample
+from neuraldbg.capture.inert import NOTHING, Inert, copied
 from neuraldbg.schema.run import LayerRole
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ PRE_ACTIVATION = frozenset(
 )
 """Activations whose output does not tell where their derivative is small: inputs are sampled."""
 
-_library = torch.library.Library("neuraldbg", "DEF")  # type: ignore[no-untyped-call]
-_library.define(  # type: ignore[no-untyped-call]
+LIBRARY = torch.library.Library("neuraldbg", "DEF")  # type: ignore[no-untyped-call]
+LIBRARY.define(  # type: ignore[no-untyped-call]
     "tap(Tensor t, Tensor(a!) row, Tensor(b!) sample, int unit_dim) -> ()",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -77,7 +77,7 @@ def _measure_compiled(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, uni
     _measure(t, row, out, unit_dim)
 
 
-_library.impl("tap", _measure_compiled, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+LIBRARY.impl("tap", _measure_compiled, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
 
 @torch.library.register_fake("neuraldbg::tap")  # type: ignore[untyped-decorator]
@@ -126,6 +126,7 @@ class Board:
         samples: `[L, ROWS, UNITS]` float32; unused places keep NaN.
         calls: training forwards per layer since the last clear.
         checkpointed: layers that ran without gradients inside a reentrant checkpoint.
+        transformed: calls inside a transform of `torch.func`, where nothing is measured.
         order: tapped layers in the order of their first execution.
         is_on: whether taps measure at all (one Python bool: at most two compiled graphs).
     """
@@ -137,6 +138,9 @@ class Board:
         self.samples = torch.full((layers, sample.ROWS, sample.UNITS), float("nan"), device=device)
         self.calls = [0] * layers
         self.touched = False
+        self.stirred = False
+        """Whether any tapped layer was called, trained or not; `Sight` takes it back."""
+        self.transformed = 0
         self.is_on = True
         self.is_recording_nodes = True
         self.is_in_forward = False
@@ -176,23 +180,8 @@ def _is_under_checkpoint() -> bool:
     return False
 
 
-NOTHING: tuple[Any, tuple[Any, str]] = (getattr, (contextlib.nullcontext(), "__exit__"))
-"""What a hook pickles as: a callable of the standard library that takes anything, does nothing and
-returns None, so that a saved model loads where NeuralDBG is not installed."""
-
-
-class Inert:
-    """What a tap becomes in a copied model: a hook that does nothing."""
-
-    def __call__(self, *_: Any, **__: Any) -> None:
-        """Do nothing."""
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
-        return NOTHING
-
-
 class Tap:
-    """The forward hook of one layer. Copies and pickles as a hook that does nothing."""
+    """The forward hook of one layer. It is not copied, and pickles as one that does nothing."""
 
     def __init__(self, board: Board, index: int, layer: WatchedLayer) -> None:
         self.board = board
@@ -215,6 +204,7 @@ class Tap:
             self._compiled(output)
             return
         if not torch.is_grad_enabled():
+            board.stirred = True
             if board.is_recording_nodes and board.is_in_forward and not in_backward():
                 board.note_checkpointed(self.index)
             return
@@ -222,7 +212,7 @@ class Tap:
             return
         if board.is_awaiting:
             board.on_activity()
-        board.touched = True
+        board.touched = board.stirred = True
         board.calls[self.index] += 1
         if board.is_on or board.is_recording_nodes:
             start = thread_time()
@@ -236,10 +226,12 @@ class Tap:
     def _is_foreign(self, module: nn.Module) -> bool:
         """Whether this is no forward of the watched run: another thread, a copy, a transform."""
         board = self.board
+        if torch._C._functorch.peek_interpreter_stack() is not None:  # noqa: SLF001 - vmap, grad
+            board.transformed += 1
+            return True
         return (
             threading.get_ident() != board.thread
             or module is not self.module()
-            or torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001 - vmap, grad
             or (in_backward() and self.index not in board.checkpointed)
         )
 
@@ -308,14 +300,14 @@ class Tap:
 
     def _compiled(self, output: Any) -> None:
         tensor = first_tensor(output)
-        self.board.touched = True
+        self.board.touched = self.board.stirred = True
         self.board.is_compiled = True
         if tensor is not None and self.board.is_on:
             dim = 1 if self.role is LayerRole.CONVOLUTION or tensor.dim() >= 4 else -1
             torch.ops.neuraldbg.tap(tensor.detach(), self.row, self.sample, dim)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
-        return Inert()
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Inert:
+        return copied(self.module(), memo)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
         return NOTHING

@@ -56,6 +56,8 @@ class Wiring:
         self.checkpointed: set[str] = set()
         """Layers that ran inside a reentrant checkpoint without gradients."""
         self._seen_gradient = np.zeros(count, dtype=bool)
+        self.is_stepped_in_backward = False
+        """Whether optimizers step inside the backward pass: what gets a gradient steps, then."""
 
     def is_mode_dependent(self, module: nn.Module) -> bool:
         """Whether train and eval mode differ: dropout with p > 0, or running statistics."""
@@ -279,6 +281,7 @@ class Wiring:
         for row, info in enumerate(self.survey.parameters):
             if self.survey.tensors[row].requires_grad:
                 never = bool(self._absent[row] >= ABSENT_STEPS and not self._ever_present[row])
+                never |= self.is_stepped_in_backward and not self._ever_owned[row]
                 layers.setdefault(info.layer, []).append(never)
         for layer, flags in layers.items():
             if not (flags and all(flags)):

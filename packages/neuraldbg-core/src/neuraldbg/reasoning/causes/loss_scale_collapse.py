@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.loop import lasting_from
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def assess(view: CaseView) -> Assessment | None:
     if not (known[-1] < 2.0 or (halvings >= HALVINGS and share > 0.5)) or share < 0.2:
         return None
     rows = np.flatnonzero(skipped > 0)
-    step = view.label(int(rows[0])) if len(rows) else view.label(0)
+    lasting = lasting_from(skipped > 0, share=0.5)  # a scaler that settles skips at first, too
+    step = view.label(lasting if lasting is not None else int(rows[0]) if len(rows) else 0)
     return Assessment(
         cause="loss_scale_collapse",
         failure=FailureType.NUMERICAL_ERROR,

@@ -36,12 +36,12 @@ ABOVE = 1.2
 def assess(view: CaseView) -> Assessment | None:
     """Compare step sizes before the symptom with what weights can bear."""
     curve = view.curve
-    if not curve or len(view.run.models) > 1:
+    if not curve:
         return None
     leap = lr_leap(view)
     if leap is not None:
         return _leapt(view, leap)
-    if not view.is_failing or (is_policy(view) and not view.is_broken):
+    if len(view.run.models) > 1 or not view.is_failing or (is_policy(view) and not view.is_broken):
         return None
     row = departure_row(view)
     if row is not None and replaced_row(view, row - 1, row + 1) is not None:
@@ -153,6 +153,8 @@ def _leapt(view: CaseView, leap: Leap) -> Assessment:
                 "stale_second_moment",
                 "target_outlier",
                 "saturating_activations",
+                "half_precision_overflow",
+                "loss_scale_collapse",
             }
         ),
         is_direct=True,

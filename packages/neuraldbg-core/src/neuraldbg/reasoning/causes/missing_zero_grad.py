@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def assess(view: CaseView) -> Assessment | None:
     """Report a loop whose gradients are (nearly) never cleared before a step's first backward."""
-    if not len(view.steps) or len(view.run.models) > 1:
+    if not len(view.steps):
         return None
     dirty = (view.ledger("is_cleared") < 0.5) & working(view)
     row = lasting_from(dirty)

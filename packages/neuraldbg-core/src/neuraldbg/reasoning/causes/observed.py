@@ -321,8 +321,10 @@ def _is_cut_off(view: CaseView, note: Observation) -> bool:
     ran = np.nan_to_num(view.activation(ActivationStat.CALLS)[:, row]) > 0
     own = [i for i, p in enumerate(view.run.parameters) if p.layer == note.layer and p.is_trainable]
     state = view.parameter(ParameterStat.GRAD_STATE)[:, own]
-    absent = (state == GradState.NONE).all(axis=1) if own else np.ones(len(ran), dtype=bool)
-    return bool(ran.mean() > 0.5 and absent.mean() > 0.9)
+    # Steps that a scaler skipped, and optimizers that step in the backward pass, tell nothing.
+    known = (state != GradState.NOT_STEPPED).any(axis=1)
+    absent = (state == GradState.NONE).all(axis=1)[known]
+    return bool(ran.mean() > 0.5 and (not len(absent) or absent.mean() > 0.9))
 
 
 ELSEWHERE = frozenset(
@@ -376,7 +378,8 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
         if e.evidence.get("kind") == kind and e.step == note.step and e.layer == note.layer
     )[:3]
     title = words(cause).capitalize()
-    onset = note.step if note.step > CONFIRMED_WITHIN else view.label(0)
+    is_exact = note.step > CONFIRMED_WITHIN or kind == "fresh_moments"
+    onset = note.step if is_exact else view.label(0)
     return Assessment(
         cause=cause,
         failure=failure,
