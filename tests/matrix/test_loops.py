@@ -16,7 +16,7 @@ UNSTORED = "Gradients never reach a parameter's `.grad`"
 NOTHING_TO_CLEAR = "Gradients are not accumulated, so there is nothing to clear"
 INSIDE = "Inside a transform of `torch.func` activations cannot be measured, and the run says so"
 ZEROS = "Inside a transform a cut graph gives gradients of zero, as a dead layer does"
-BORN = Truth(("numerical_error", "data_anomaly"), (None, "stem"), (AT, AT))
+BORN = Truth(("numerical_error", "data_anomaly"), (None, "stem", "head"), (AT, AT))
 """Where the inputs cannot be seen, a NaN is told as it is born in the loss or the gradients."""
 
 
