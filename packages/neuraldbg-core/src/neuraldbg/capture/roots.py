@@ -13,16 +13,17 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import library
 
 from neuraldbg.capture.inert import NOTHING, Inert, copied
-from neuraldbg.capture.taps import LIBRARY, in_backward
+from neuraldbg.capture.taps import OPERATORS, in_backward
 
 if TYPE_CHECKING:
     from torch import nn
 
     from neuraldbg.capture.recorder import Recorder
 
-LIBRARY.define(  # type: ignore[no-untyped-call]
+OPERATORS.define(  # type: ignore[no-untyped-call]
     "enter(Tensor[] inputs, Tensor(a!) mark, str names, int key) -> ()",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -113,9 +114,9 @@ def _enter(inputs: list[torch.Tensor], mark: torch.Tensor, names: str, key: int)
         began.entered(inputs, names)
 
 
-LIBRARY.impl("enter", _enter, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+OPERATORS.impl("enter", _enter, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
 
-@torch.library.register_fake("neuraldbg::enter")  # type: ignore[untyped-decorator]
+@library.register_fake("neuraldbg::enter")  # type: ignore[untyped-decorator]
 def _(inputs: list[torch.Tensor], mark: torch.Tensor, names: str, key: int) -> None:  # noqa: ARG001
     return None

@@ -35,11 +35,14 @@ PRE_ACTIVATION = frozenset(
 )
 """Activations whose output does not tell where their derivative is small: inputs are sampled."""
 
-LIBRARY = torch.library.Library("neuraldbg", "DEF")  # type: ignore[no-untyped-call]
-LIBRARY.define(  # type: ignore[no-untyped-call]
+_library = torch.library.Library("neuraldbg", "DEF")  # type: ignore[no-untyped-call]
+_library.define(  # type: ignore[no-untyped-call]
     "tap(Tensor t, Tensor(a!) row, Tensor(b!) sample, int unit_dim) -> ()",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
+
+OPERATORS = _library
+"""The operators of compiled code, for the hooks that define one of their own."""
 
 
 def _measure(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, unit_dim: int) -> None:
@@ -77,7 +80,7 @@ def _measure_compiled(t: torch.Tensor, row: torch.Tensor, out: torch.Tensor, uni
     _measure(t, row, out, unit_dim)
 
 
-LIBRARY.impl("tap", _measure_compiled, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+_library.impl("tap", _measure_compiled, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
 
 @torch.library.register_fake("neuraldbg::tap")  # type: ignore[untyped-decorator]
