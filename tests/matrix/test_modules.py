@@ -9,7 +9,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from matrix_faults import Truth
+from matrix_faults import FAULTS, Truth
 from matrix_lab import WIDTH, Lab, Net, count_hooks, setup
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
@@ -36,7 +36,10 @@ def checkpointing(lab):
     return lab.train(lab.net(Checkpointed, reentrant=False))
 
 
-@setup("activation checkpointing, reentrant")
+@setup(
+    "activation checkpointing, reentrant",
+    without={"detached": "Torch itself refuses a checkpoint in which nothing needs a gradient"},
+)
 def checkpointing_reentrant(lab):
     return lab.train(lab.net(Checkpointed, reentrant=True))
 
@@ -161,7 +164,12 @@ def saved_inside(lab):
     return trained
 
 
-@setup("a layer replaced in mid-run", warnings=("'head' was put into the model",))
+@setup(
+    "a layer replaced in mid-run, and the optimizer with it",
+    # That its moments start anew is told too, and began earlier.
+    truths={each.name: each.truth._replace(is_leading=False) for each in FAULTS},
+    warnings=("'head' was put into the model",),
+)
 def layer_replaced(lab):
     model = lab.net()
     lab.optimizers = [lab.adam()]
