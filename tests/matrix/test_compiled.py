@@ -22,6 +22,9 @@ UNSEEN = (
     "Activations are not seen in code that was compiled before the session, and the run says so"
 )
 
+UNHEARD = "A layer without a gradient is accused only where it is seen to run, and here none is"
+NO_PROOF = "No gradient reaches the blocks, so that nothing is heard of them proves nothing"
+
 
 def compiled(subject, **options):
     return torch.compile(subject, **{"backend": "eager", "fullgraph": True} | options)
@@ -143,7 +146,7 @@ def scaled(lab):
 
 @setup(
     "compiled and called before the session",
-    without={"dead_relu": UNSEEN},
+    without={"dead_relu": UNSEEN, "detached": UNHEARD},
     warnings=(f"the model was {LATE}",),
 )
 def called_before(lab):
@@ -156,7 +159,7 @@ def called_before(lab):
 
 @setup(
     "blocks compiled and called before the session",
-    without=OUTSIDE,
+    without=OUTSIDE | {"detached": NO_PROOF},
     warnings=(f"'blocks.0', 'blocks.1', 'blocks.2', 'blocks.3' and 8 more were {LATE}",),
 )
 def blocks_called_before(lab):
