@@ -36,7 +36,7 @@ MOST = 5
 LEAST = 0.04
 """Confidence below which a cause that is not the first is not worth reading."""
 FAULTY = 0.5
-"""Probability of a fault from which the engine says anything."""
+"""Probability of a fault from which the engine says anything where core's rules do not."""
 SILENT = 0.05
 """Probability that nothing is wrong above which the engine keeps quiet where core does."""
 OVERRULED = 1000.0
@@ -86,7 +86,7 @@ class Verdict:
     def leading(self) -> list[str]:
         """Causes worth telling, most probable first; empty where nothing seems wrong."""
         probable, sure = self.posterior.causes, self.numbers.confidence
-        if 1 - self.posterior.none < FAULTY:
+        if self.first is None and 1 - self.posterior.none < FAULTY:
             return []
         named = [name for name in probable if name != UNKNOWN]
         if self.first in named and _odds(probable[named[0]]) < OVERRULED * _odds(
