@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import math
 import multiprocessing
 import sys
@@ -129,15 +130,39 @@ def attempt(job: tuple[str, tuple[str, ...]]) -> list[dict[str, Any]]:
     return rows
 
 
+def stored() -> list[dict[str, Any]]:
+    """Return injected.toml's rows, counted and not."""
+    if not STORE.is_file():
+        return []
+    table = tomllib.loads(STORE.read_text(encoding="utf-8"))
+    rows = [(name, pair | {"why": ""}) for name, pair in table["pairs"].items()]
+    rows += [(name, {"why": why}) for name, why in table["not_counted"].items()]
+    return [
+        {"layers": [], "onset": None, **row, "operator": name.split("@")[0]}
+        | {"program": name.split("@")[1]}
+        for name, row in rows
+    ]
+
+
+def store(rows: list[dict[str, Any]]) -> None:
+    """Put rows into injected.toml, over older ones of the same pairs."""
+    fresh = {(row["operator"], row["program"]): row for row in stored() + rows}
+    STORE.write_text(written([fresh[key] for key in sorted(fresh)]), encoding="utf-8")
+
+
 def written(rows: list[dict[str, Any]]) -> str:
     """Return injected.toml's text for rows."""
     lines = ["# Written by `python benchmarks/zoo/inject.py --write`: do not edit.", ""]
     for row in (r for r in rows if not r["why"]):
         lines += [f'[pairs."{row["operator"]}@{row["program"]}"]', f"bar = {row['bar']!r}"]
-        lines += [f"layers = {row['layers']!r}".replace("'", '"')]
+        lines += [f"layers = {json.dumps(row['layers'])}"]
         lines += [f"onset = {row['onset']!r}"] * (row["onset"] is not None) + [""]
     lines += ["[not_counted]"]
-    lines += [f'"{r["operator"]}@{r["program"]}" = {r["why"]!r}' for r in rows if r["why"]]
+    lines += [
+        f'"{row["operator"]}@{row["program"]}" = {json.dumps(row["why"])}'
+        for row in rows
+        if row["why"]
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -150,14 +175,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"store the pairs in {STORE.name}")
     args = parser.parse_args()
     jobs = [(stem, tuple(args.operators)) for stem in args.programs]
+    rows: list[dict[str, Any]] = []
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-        rows = [row for part in pool.imap(attempt, jobs) for row in part]
-    rows.sort(key=lambda row: (row["operator"], row["program"]))
+        for part in pool.imap_unordered(attempt, jobs):
+            rows += part
+            if args.write:
+                store(part)
     for name in args.operators:
         mine = [row for row in rows if row["operator"] == name]
         print(f"{name:24s} counts on {sum(not r['why'] for r in mine)} of {len(mine)}")
-    if args.write:
-        STORE.write_text(written(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,12 +20,6 @@ FAULTS = {
         "layers": ["", "gat"],
         "onset": [0, 0],
     },
-    "rate_of_another_net": {
-        "failures": ["optimizer_instability", "exploding_gradients", "dead_neurons"],
-        "causes": ["lr_too_high"],
-        "layers": [],
-        "onset": [0, 30],
-    },
 }
 
 
@@ -63,8 +57,7 @@ def train(watch, fixed=False, seed=0, fault="eighteen_convolutions", severity=1.
     deep = on == "eighteen_convolutions"
     model = Contacts(x.shape[1], 18 if deep else 2, safe=on != "mean_of_no_contacts", skip=not deep)
     known = torch.rand(len(x)) < 0.6
-    rate = 3.0 * severity if on == "rate_of_another_net" else 8e-3
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=8e-3)
     losses = []
     with watch(model) as dbg:
         for epoch in range(120):
