@@ -101,8 +101,8 @@ def train(watch, fixed=False, seed=0, fault="free_norm", severity=1.0):
             optimizer.step()
             dbg.record_loss(loss.item())
             losses.append(loss.item())
-    return {"loss": losses, "power": power.var().item()}
+    return {"loss": losses, "power": power.var().item(), "bar": 0.5 if fault == "free_norm" else 0.15}
 
 
 def harmed(result):
-    return not sorted(result["loss"][-31:], key=lambda x: (x != x, x))[15] < 0.15
+    return not sorted(result["loss"][-31:], key=lambda x: (x != x, x))[15] < result["bar"]
