@@ -332,6 +332,7 @@ def test_a_false_alarm_is_noticed(unharmed, monkeypatch):
     wolf = CausalHypothesis(
         failure_type=FailureType.DEAD_NEURONS, cause="unknown", confidence=0.5, description="wolf"
     )
+    monkeypatch.setenv("NEURALDBG_DISABLE_PLUGINS", "engine")
     monkeypatch.setattr(neuraldbg.inquiry, "reason_heuristically", lambda trace: [wolf])
     with pytest.raises(AssertionError):
         unharmed(training, N)
