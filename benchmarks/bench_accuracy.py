@@ -9,7 +9,7 @@ engine. `scoring.py` says what each column means. Two halves, by a hash of the p
 shown apart: rules were looked at on the `tuned` half only; `held out` was scored and not looked
 into. `--twins` runs the fixed forms and the healthy programs too and adds the column `quiet`
 (bench_quiet.py measures it alone). `--public` scores the published neuraldbg 1.x instead, under
-an interpreter that has it.
+an interpreter that has it. `--recorded` explains what corpus.py recorded instead of running it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
     parser.add_argument("--half", choices=["tuned", "held out"])
     parser.add_argument("--public", metavar="PYTHON", help="interpreter with neuraldbg 1.x")
+    parser.add_argument(
+        "--recorded",
+        type=Path,
+        metavar="FOLDER",
+        help="run nothing: explain what corpus.py recorded",
+    )
     parser.add_argument("--quiet-lines", action="store_true", help="print the totals only")
     return parser
 
@@ -68,10 +74,22 @@ def family(name: str) -> str:
 
 def tool(args: argparse.Namespace) -> dict[str, Any]:
     """Return what `run_all` needs to know of the tool that the arguments name."""
+    if args.recorded:
+        return {"tool": "recorded"}
     if not args.public:
         return {"tool": "ours"}
     # Not resolved: the interpreter of an environment is a link to one that lacks its packages.
     return {"tool": "public", "python": str(Path(args.public).absolute())}
+
+
+def recorded(folder: Path, forms: tuple[str, ...]) -> list[str]:
+    """Return the recorded runs of a folder that have one of these forms; healthy ones are fixed."""
+    jobs = []
+    for path in sorted(folder.resolve().glob("*.json")):
+        variant = json.loads(path.read_text(encoding="utf-8"))["variant"]
+        if variant in forms or (variant == "healthy" and "fixed" in forms):
+            jobs.append(f"{variant}:{path}")
+    return jobs
 
 
 def judged(row: dict[str, Any]) -> dict[str, Any]:
@@ -107,6 +125,8 @@ def run(args: argparse.Namespace, names: list[str], forms: tuple[str, ...]) -> d
     """Run the programs, print as they come, and return what a measurement holds."""
     start = time.monotonic()
     jobs = [f"{form}:{Path(n).resolve()}" for n in names for form in forms]
+    if args.recorded:
+        jobs = recorded(args.recorded, forms)
     rows, skipped, crashed = [], {}, []
     for row in runner.run_all(jobs=jobs, workers=args.jobs, **tool(args)):
         if row.get("crashed"):

@@ -4,7 +4,8 @@
     python benchmarks/runner.py TOOL FORM:PROGRAM ...      FORM is `faulty` or `fixed`
 
 TOOL is `ours` (this repository's NeuralDBG: one run, explained by core alone and with the
-engine), `public` (the published neuraldbg 1.x, with whose interpreter this file is then started)
+engine), `recorded` (the same for runs that corpus.py recorded: PROGRAM is then the file of a run's
+truth), `public` (the published neuraldbg 1.x, with whose interpreter this file is then started)
 or `nothing` (the program alone: its losses). `run_all` starts such processes and reads their
 lines; a program that crashes or hangs its process costs its own row and no other.
 """
@@ -23,6 +24,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -61,10 +63,12 @@ class Nothing:
 
 def run(tool: str, job: str) -> dict[str, Any]:
     """Run one program under a tool; its answers by reasoner, most probable first."""
+    form, _, name = job.partition(":")
+    if tool == "recorded":
+        return recorded(Path(name))
     import torch
 
     torch.set_num_threads(1)
-    form, _, name = job.partition(":")
     program = programs_of.load(name)
     row: dict[str, Any] = {
         "program": program.name,
@@ -96,6 +100,26 @@ def run(tool: str, job: str) -> dict[str, Any]:
             row["raised"] = type(error).__name__
     row["cpu_s"] = round(time.process_time() - start, 2)
     return row | answers(seen)
+
+
+def recorded(path: Path) -> dict[str, Any]:
+    """Return the row of a run that corpus.py recorded: both editions' answers, nothing is run."""
+    from neuraldbg.trace import open_trace
+
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    _, answers = ours()
+    error = kept["error"].strip().splitlines()
+    row = {
+        "program": kept["program"],
+        "family": kept["family"],
+        "form": kept["variant"],
+        "truth": kept["truth"],
+        "architecture": programs_of.architecture(f"{kept['family']}.py"),
+        "raised": error[-1].partition(":")[0] if error else "",
+        "cpu_s": 0.0,
+    }
+    sessions = [SimpleNamespace(trace=open_trace(path.parent / name)) for name in kept["traces"]]
+    return row | answers(sessions)
 
 
 def ours() -> tuple[Any, Any]:
