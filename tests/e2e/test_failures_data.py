@@ -153,6 +153,18 @@ def test_one_value_that_is_not_finite(explained, training, first, value):
     explained(dbg, state).check("data_anomaly", (None, first), (33, 33))
 
 
+@TRAININGS
+def test_one_nan_is_no_sign_of_a_constant_feature(training, first):  # noqa: ARG001 - part of TRAININGS
+    def spoil(step, x):
+        if step == 33:
+            x.view(-1)[17] = float("nan")
+        return x
+
+    dbg, _, _ = training(spoil)
+    found = {h.cause: h.confidence for h in dbg.explain_failure()}
+    assert found.get("zero_variance_feature", 0.0) < 0.1 < found["nan_in_input"]
+
+
 def test_nan_in_the_second_input_only_and_on_the_first_step(explained):
     model = Forecaster()
 

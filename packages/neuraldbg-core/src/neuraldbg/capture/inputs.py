@@ -122,8 +122,8 @@ def measure(tensor: torch.Tensor, *, deep: bool) -> np.ndarray:
 def _deep(row: np.ndarray, t: torch.Tensor) -> None:
     chosen = sample.plan(tuple(t.shape), tuple(t.stride()), 1 if t.dim() == 4 else -1)
     x = sample.take(t, chosen).reshape(chosen.rows, chosen.units).to("cpu", torch.float64).numpy()
-    if len(x) < 4:
-        return
+    if len(x) < 4 or not np.isfinite(x).all():
+        return  # spreads of what is not finite say nothing; NaN stands for "not measured"
     with np.errstate(all="ignore"):
         deviation = x.std(axis=0)
         size = np.sqrt(np.mean(x**2))

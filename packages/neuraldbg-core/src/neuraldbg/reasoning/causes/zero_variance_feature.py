@@ -29,7 +29,8 @@ def assess(view: CaseView) -> Assessment | None:
             continue
         broken = (nan[:, column] == 1) | (inf[:, column] == 1)
         hits = np.flatnonzero(broken & harmed)
-        had_constant = bool(np.nanmax(constant[:, column], initial=0.0) > 0)
+        # Nothing is known of the spread of a batch that is not finite.
+        had_constant = bool(np.nanmax(constant[~broken, column], initial=0.0) > 0)
         huge = np.flatnonzero(np.abs(highest[:, column]) > HUGE)
         if len(hits):
             row, word, confidence = int(hits[0]), "NaN or Inf", 0.6
