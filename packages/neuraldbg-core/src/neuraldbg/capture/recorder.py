@@ -147,8 +147,10 @@ class Recorder(Steps):
             named = {key: value for key, value in kwargs.items() if is_data(value)}
             self.inputs.observe(name, data, named)
             self.now.batch_size = max(self.now.batch_size, _batch_size(data, named))
-            self.microscope.step = self.label
-            self.microscope.begin_forward(module, args, kwargs)
+            # What another part made is no input of the run: its faults are found behind the loss.
+            if all(map(is_data, (*args, *kwargs.values()))):
+                self.microscope.step = self.label
+                self.microscope.begin_forward(module, args, kwargs)
         self.board.seconds += thread_time() - start
 
     @contained
