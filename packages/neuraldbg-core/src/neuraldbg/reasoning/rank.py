@@ -80,7 +80,8 @@ def rank(assessments: Iterable[Assessment]) -> list[Assessment]:
         (
             (one, place)
             for one, place in weighed
-            if one.confidence >= LEAST and not (named and one.cause == UNKNOWN)
+            if one.confidence >= LEAST
+            and not (named and one.cause == UNKNOWN and not one.is_direct)
         ),
         key=lambda pair: (
             -pair[0].confidence,

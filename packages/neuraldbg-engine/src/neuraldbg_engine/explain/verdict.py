@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 MOST = 5
 """Hypotheses on a list, as core has it: more is a search, not an answer."""
-LEAST = 0.04
-"""Confidence below which a cause that is not the first is not worth reading."""
+LEAST = 0.1
+"""Confidence below which a cause that is not the first is not worth reading, as core has it."""
 FAULTY = 0.5
 """Probability of a fault from which the engine says anything where core's rules do not."""
 SILENT = 0.05
@@ -63,6 +63,8 @@ def explain(
         cards: Causes to choose from; None: the engine's own.
         numbers: Parameters; None: those the release was shipped with.
     """
+    if not trace.step_count:
+        return []
     case = Case(trace)
     return Verdict(case, all_findings(case), cards or deck(), numbers or shipped()).hypotheses
 

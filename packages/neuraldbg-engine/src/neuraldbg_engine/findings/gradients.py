@@ -143,6 +143,8 @@ def tiny(case: Case) -> Graded | None:
 def huge(case: Case) -> Graded | None:
     """The total gradient norm is huge from the start on."""
     early = float(case.view.early(case.view.gradient_total)) if case.rows else float("nan")
+    if not np.isfinite(early):
+        return None
     limit = case.trace.settings.threshold_exploding
     return graded(
         log_ramp(early, 0.1 * limit, 10 * limit),

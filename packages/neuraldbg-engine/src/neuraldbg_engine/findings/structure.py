@@ -300,6 +300,8 @@ def init_large(case: Case) -> Graded | None:
     if not scales:
         return None
     worst = max(scales, key=lambda s: s.large)
+    if not np.isfinite(worst.large):
+        return None
     first = next(s for s in scales if s.large > 0.8 * worst.large)
     return graded(
         log_ramp(worst.large, 3.0, 10.0),

@@ -36,8 +36,9 @@ def assess(view: CaseView) -> Assessment | None:
     if not np.isfinite(certain) or certain < 5.0 or not (judge_fall < 0.2):
         return None
     starved = np.isfinite(fall) and fall < 0.05
-    climbs = (
-        view.curve and not view.curve.is_signed and view.curve.end > 3 * max(view.curve.start, 0.1)
+    climbs = any(
+        curve and not curve.is_signed and curve.end > 3 * max(curve.start, 0.1)
+        for curve in view.curves.values()
     )
     if not (starved or climbs):
         return None

@@ -24,6 +24,8 @@ def assess(view: CaseView) -> Assessment | None:
     """Look at an output layer that is itself rectified or bounded, and stuck at its bound."""
     if not view.is_failing or not view.curve or not len(view.steps) or len(view.run.models) > 1:
         return None
+    if not view.run.parameters:
+        return None  # nothing that could learn
     for layer in view.flow.outputs:
         row = view.flow.row[layer.path]
         if layer.activation in RECTIFIERS:

@@ -11,7 +11,7 @@ from neuraldbg.causes import UNKNOWN
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.symptoms import departure_row
 from neuraldbg.reasoning.view import quiet
-from neuraldbg.schema.facts import ActivationStat
+from neuraldbg.schema.facts import ActivationStat, ParameterStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def assess(view: CaseView) -> Assessment | None:
         )
     if len(view.run.models) > 1 or not curve or curve.is_signed:
         return None
+    if view.is_failing and (moved := _moved(view)) is not None:
+        return moved
     if not curve.is_diverged:
         return _vanished(view)
     if curve.end < FAR * max(curve.start, 1e-6) or not _is_rising(view):
@@ -78,6 +80,50 @@ def _is_rising(view: CaseView) -> bool:
         return True
     count = len(curve)
     return curve.level(count - count // 8, count) > 1.3 * curve.level(count // 2, 3 * count // 4)
+
+
+OUTSIDE = 10.0
+"""RMS change of a weight over that of the optimizer's step. By the triangle inequality a step moves
+the RMS of a weight by its own RMS at most. Heuristic: ten times leaves room for what is sampled."""
+LEAP = 5.0
+"""Loss after it over the largest of the ten before."""
+
+
+def _moved(view: CaseView) -> Assessment | None:
+    """Name the step before which weights moved although no optimizer moved them that far."""
+    rms, update = view.parameter(ParameterStat.WEIGHT_RMS), view.parameter(ParameterStat.UPDATE_RMS)
+    rms, update = rms[:, view.matrix_rows], update[:, view.matrix_rows]
+    if len(rms) < 2 or not rms.shape[1]:
+        return None
+    far = np.abs(np.diff(rms, axis=0)) > OUTSIDE * update[:-1] + 0.1 * rms[:-1]
+    far &= (np.diff(view.steps) == 1)[:, None]
+    for row in np.flatnonzero(far.mean(axis=1) >= 0.5) + 1:
+        step, curve = view.label(int(row)), view.curve
+        before = curve.values[(curve.steps >= step - 10) & (curve.steps < step)]
+        after = curve.values[curve.steps == step]
+        if not len(before) or not len(after) or not after[0] > LEAP * np.max(before):
+            continue
+        return Assessment(
+            cause=UNKNOWN,
+            failure=FailureType.OPTIMIZER_INSTABILITY,
+            confidence=0.5,
+            description=(
+                f"Between step {step - 1} and step {step} the weights moved at least "
+                f"{OUTSIDE:.0f} times further than the optimizer moved them, and the loss went "
+                f"from {figure(float(before[-1]))} to {figure(float(after[0]))}: something else "
+                "wrote them. No cause of the vocabulary fits."
+            ),
+            onset=step,
+            onset_range=(step - 1, step),
+            evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
+            chain=(
+                link(None, step, "the weights are not those that the last step left"),
+                link(None, step, "the loss leaps with them"),
+            ),
+            explains=frozenset({"lr_too_high", "target_outlier", "outlier_batch"}),
+            is_direct=True,
+        )
+    return None
 
 
 GROWN = 10.0

@@ -42,7 +42,8 @@ def assess(view: CaseView) -> Assessment | None:
     what = f"RMS {figure(scale)}"
     if spread > FEATURE_SPREAD:
         what += f", feature scales {figure(spread)} apart"
-    then = hurt or "the loss does not fall"
+    stuck = "the loss does not fall" if view.curve.is_stuck else "what it learns stays poor"
+    then = hurt or stuck
     return Assessment(
         cause="unnormalized_input",
         failure=FailureType.DATA_ANOMALY,
