@@ -154,7 +154,7 @@ def test_one_value_that_is_not_finite(explained, training, first, value):
 
 
 @TRAININGS
-def test_one_nan_is_no_sign_of_a_constant_feature(training, first):  # noqa: ARG001 - part of TRAININGS
+def test_one_nan_is_no_sign_of_a_constant_feature(training, first):
     def spoil(step, x):
         if step == 33:
             x.view(-1)[17] = float("nan")
