@@ -70,3 +70,22 @@ def adapters(view: CaseView) -> list[str]:
     if len(frozen) < 0.3 * len(matrices):
         return []
     return [p.layer for p in matrices if p.is_trainable and p.initial_rms == 0.0]
+
+
+def low_rank_pairs(view: CaseView) -> list[str]:
+    """Return layers with two trainable factors of low rank, `[r, I]` and `[O, r]`.
+
+    However they start, what lies beside them is frozen on purpose.
+    """
+    trainable: dict[str, list[tuple[int, ...]]] = {}
+    for one in view.run.parameters:
+        if one.is_trainable and len(one.shape) == 2:
+            trainable.setdefault(one.layer.rpartition(".")[0] or one.layer, []).append(one.shape)
+            trainable.setdefault(one.layer, []).append(one.shape)
+    return [
+        layer
+        for layer, shapes in trainable.items()
+        for down in shapes
+        for up in shapes
+        if down is not up and down[0] == up[1] and 2 * down[0] <= min(down[1], up[0])
+    ]

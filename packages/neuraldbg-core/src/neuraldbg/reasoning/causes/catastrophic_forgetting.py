@@ -16,7 +16,10 @@ from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.trace import Series
 
 WORSE = 2.0
 """Loss on the data of before over its lowest. Heuristic: overfitting costs tens of percent."""
@@ -26,6 +29,7 @@ NEAR = 0.1
 """Share of the run around the turn in which the data must have changed."""
 SHARED = 0.5
 """Share of the matrices that must be trained: a frozen body forgets nothing."""
+LOSSES = ("loss", "nll", "perplex", "ppl")
 SCORES = ("acc", "score", "f1", "auc", "recall", "precision", "iou", "map", "bleu")
 
 
@@ -44,24 +48,29 @@ def _seen(view: CaseView) -> Assessment | None:
     """Judge what the user recorded beside the main loss: losses and scores of evaluations."""
     if not view.curve.learned and not view.curve.jumps:
         return None
-    main = view.trace.loss
-    for name, series in view.trace.losses.items():
-        if series.steps is main.steps or name == "loss" or len(series.values) < 5:
+    for name, series, is_score in _records(view):
+        if len(series.values) < 5:
             continue
         values = np.asarray(series.values, dtype=float)
-        turn = _turn(values, is_score=False)
-        since = None if turn is None else _changed(view, int(series.steps[turn]))
-        if turn is not None and since is not None:
-            return _told(view, name, since, values, turn)
-    for name, series in view.trace.metrics.items():
-        if not any(word in name.lower() for word in SCORES) or len(series.values) < 5:
-            continue
-        values = np.asarray(series.values, dtype=float)
-        turn = _turn(values, is_score=True)
+        turn = _turn(values, is_score=is_score)
         since = None if turn is None else _changed(view, int(series.steps[turn]))
         if turn is not None and since is not None:
             return _told(view, name, since, values, turn)
     return None
+
+
+def _records(view: CaseView) -> Iterator[tuple[str, Series, bool]]:
+    """Yield what was recorded beside the main loss, with whether more of it is better."""
+    main = view.trace.loss
+    for name, series in view.trace.losses.items():
+        if series.steps is not main.steps and name != "loss":
+            yield name, series, False
+    for name, series in view.trace.metrics.items():
+        word = name.lower()
+        if any(each in word for each in LOSSES):
+            yield name, series, False
+        elif any(each in word for each in SCORES):
+            yield name, series, True
 
 
 def _turn(values: np.ndarray, *, is_score: bool) -> int | None:

@@ -22,6 +22,11 @@ PULL = 1.0
 """Sum over the run of lr * decay: from 1 on, decay alone shrinks weights to 1/e."""
 
 
+USUAL = 1e-3
+"""Decay in everyday use. Heuristic: papers take 1e-5 to 1e-3 as L2. Where the gradient is gone for
+another reason, Adam makes even that its whole update: shrinking is then a consequence."""
+
+
 def assess(view: CaseView) -> Assessment | None:
     """Compare how much weights shrank with what decay alone would do."""
     decay = view.optimizer(OptimizerStat.WEIGHT_DECAY)
@@ -41,11 +46,14 @@ def assess(view: CaseView) -> Assessment | None:
     if shrunk > SHRUNK or (pull < PULL and not coupled):
         return None
     strength_now = float(np.nanmax(decay))
+    confidence = 0.7 + 0.2 * (shrunk < 0.15)
+    if pull < PULL and strength_now <= USUAL:
+        confidence = 0.35
     step = view.label(0)
     return Assessment(
         cause="weight_decay_too_high",
         failure=FailureType.OPTIMIZER_INSTABILITY,
-        confidence=0.7 + 0.2 * (shrunk < 0.15),
+        confidence=confidence,
         description=(
             f"Weight decay too high from step {step}: decay {figure(strength_now)} shrank the "
             f"weights to {100 * shrunk:.2g} % of their initial size while the loss stayed at "
