@@ -25,8 +25,10 @@ LARGE = 6.0
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for one-hot attention rows, or queries and keys that grew far, in a run that fails."""
-    if view.curve.learned or not view.curve or view.is_broken or not len(view.steps):
+    if not view.curve or view.is_broken or not len(view.steps):
         return None
+    if view.curve.learned:
+        return _sharp(view) if _is_sharp_throughout(view) else None
     sharp = _sharp(view)
     if sharp is not None:
         return sharp
@@ -81,6 +83,22 @@ def _sharp(view: CaseView) -> Assessment | None:
     )
     rows = np.array([view.row_at(notes[first].step)])
     return _found(view, layer, what, rows, 0.8 if is_initial else 0.75)
+
+
+DEAD = 0.02
+"""Share of the most entropy that is left of rows which are one-hot in all but name."""
+
+
+def _is_sharp_throughout(view: CaseView) -> bool:
+    """Whether every attention was one-hot from the first updates on: no run starts that certain.
+
+    Attention that finds its keys gets there late, and what stands around it may still learn.
+    """
+    notes = view.observations.get("attention", [])
+    first = view.label(0)
+    began = [n for n in notes if first < n.step <= first + SETTLED]
+    sharp = [n.figures["entropy_share"] < DEAD and n.figures["certain"] > CERTAIN for n in notes]
+    return len(began) >= 3 and sum(sharp) > 0.8 * len(notes) and all(sharp[-2:])
 
 
 SETTLED = 16

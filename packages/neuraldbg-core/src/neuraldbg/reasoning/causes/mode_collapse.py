@@ -49,7 +49,18 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     layer = outputs[-1]
     spread = view.activation(ActivationStat.SPREAD)[:, view.flow.row[layer.path]]
+    shown = _shown(view, pair[1])
+    if shown is not None and float(view.late(shown)) < 2 * SPREAD:
+        return None  # real samples are as alike: nothing that a generator could miss
     return _against_past(view, layer, spread) or _against_real(view, layer, spread, pair[1])
+
+
+def _shown(view: CaseView, judge: str) -> Array | None:
+    """Return the spread of what the discriminator is shown, `[T]`: of the most diverse argument."""
+    columns = [i for i, x in enumerate(view.run.inputs) if x.model == judge and "float" in x.dtype]
+    if not columns or len(view.steps) < 2:
+        return None
+    return np.asarray(quiet(np.nanmax, view.inputs(InputStat.SAMPLE_SPREAD)[:, columns], axis=1))
 
 
 def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment | None:
@@ -72,10 +83,9 @@ def _against_real(view: CaseView, layer: LayerInfo, spread: Array, judge: str) -
     On steps on which it is shown both, the more diverse of the two is kept: where that is never
     clearly more than the generator's own, the generator is as diverse as the data.
     """
-    columns = [i for i, x in enumerate(view.run.inputs) if x.model == judge and "float" in x.dtype]
-    if not columns or len(view.steps) < 2:
+    shown = _shown(view, judge)
+    if shown is None:
         return None
-    shown = quiet(np.nanmax, view.inputs(InputStat.SAMPLE_SPREAD)[:, columns], axis=1)
     begun = view.steps >= view.steps[0] + AT_START * (view.steps[-1] - view.steps[0])
     known = np.isfinite(spread) & begun
     with np.errstate(invalid="ignore"):

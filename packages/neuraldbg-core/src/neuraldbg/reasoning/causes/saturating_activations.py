@@ -35,7 +35,8 @@ def assess(view: CaseView) -> Assessment | None:
         for layer in flow.executed
         if layer.activation in BOUNDED and layer.role is not LayerRole.RECURRENT
     ]
-    inner = [layer for layer in bounded if not layer.is_output]
+    heads = _heads(flow.executed)
+    inner = [layer for layer in bounded if not layer.is_output and layer.path not in heads]
     if not inner:
         return None
     depth = gradient_depth(view)
@@ -98,6 +99,19 @@ def assess(view: CaseView) -> Assessment | None:
         chain=(link(where.path, onset, "outputs lie in the flat region, so nothing flows back"),),
         explains=frozenset({"unknown", "labels_unrelated_to_inputs"}),
     )
+
+
+def _heads(executed: list[LayerInfo]) -> set[str]:
+    """Return what gives the output of each model: its last activation, and the layer before it.
+
+    A bounded output is at its bounds where the data are: black and white pictures under a tanh.
+    """
+    heads: set[str] = set()
+    for model in {layer.model for layer in executed}:
+        last = [layer for layer in executed if layer.model == model][-2:]
+        if last[-1].role is LayerRole.ACTIVATION:
+            heads |= {layer.path for layer in last}
+    return heads
 
 
 def _in_series(view: CaseView, bounded: list[LayerInfo]) -> int:
