@@ -45,8 +45,8 @@ def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
         "`cause@1`, `cause@3`: a right cause is first, or among the first three.\n"
         "`layer`, `step`: the answer with the right cause names a right layer, and a step within "
         "one of the right one; a wrong cause counts as wrong here too.\n"
-        "The half of a program is drawn by a hash of its name: rules were looked at on the `tuned` "
-        "half only, the other half was scored and not looked into.",
+        "The half of a program is drawn by a hash of its name. Rules began on the `tuned` half; "
+        "since then misses of both halves were read, so neither is blind any more.",
         table(head, parts),
         _not_run(document),
         "### By architecture",
@@ -75,7 +75,7 @@ def left_out(document: dict[str, Any]) -> str:
     return paragraphs(
         "### Programs left out of the fit",
         "The engine's numbers are fitted to programs of the zoo, so the figures above flatter it.\n"
-        "Here every run is judged with numbers fitted without its program: ten folds, all forms, "
+        "Here every run is judged with numbers fitted without its program: five folds, all forms, "
         "faults and seeds of a program in one.\n"
         "Core's numbers are fitted to nothing.",
         table(head, lines),

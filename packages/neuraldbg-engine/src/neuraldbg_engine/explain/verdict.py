@@ -35,6 +35,8 @@ MOST = 5
 """Hypotheses on a list, as core has it: more is a search, not an answer."""
 LEAST = 0.1
 """Confidence below which a cause that is not the first is not worth reading, as core has it."""
+LEAST_HEARD = 0.04
+"""The same for a cause that one of core's rules speaks up for: it may be asked for by name."""
 FAULTY = 0.5
 """Probability of a fault from which the engine says anything where core's rules do not."""
 SILENT = 0.05
@@ -82,6 +84,8 @@ class Verdict:
         self.findings = findings
         ranked = rank(case.assessments)
         self.first = ranked[0].cause if ranked else None
+        self.is_seen_unknown = self.first == UNKNOWN and ranked[0].is_direct
+        """Whether core saw, not merely supposed, that the failure is of no known cause."""
         self.posterior: Posterior = infer(evidence_of(findings, self.first), cards, numbers)
 
     @cached_property
@@ -101,11 +105,16 @@ class Verdict:
             named = [n for n in named if n not in vocabulary().causes and self._is_seen(n)]
             if not named or self.posterior.none > SILENT:
                 return []
+        elif self.is_seen_unknown:
+            named.insert(0, UNKNOWN)
         elif probable[UNKNOWN] > probable[named[0]] or not any(map(self._is_seen, named)):
             # A cause that core's rules name stays first, at its low confidence.
             named.insert(1 if named[0] == self.first else 0, UNKNOWN)
         told = [
-            name for place, name in enumerate(named) if not place or sure(probable[name]) >= LEAST
+            name
+            for place, name in enumerate(named)
+            if not place
+            or sure(probable[name]) >= (LEAST_HEARD if name in self.assessments else LEAST)
         ]
         return told[:MOST]
 

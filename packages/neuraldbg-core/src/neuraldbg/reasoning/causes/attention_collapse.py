@@ -28,7 +28,8 @@ def assess(view: CaseView) -> Assessment | None:
     if not view.curve or view.is_broken or not len(view.steps):
         return None
     if view.curve.learned:
-        return _sharp(view) if _is_sharp_throughout(view) else None
+        is_poor = view.curve.progress < MOST_WAY
+        return _sharp(view) if is_poor and _is_sharp_throughout(view) else None
     sharp = _sharp(view)
     if sharp is not None:
         return sharp
@@ -85,6 +86,8 @@ def _sharp(view: CaseView) -> Assessment | None:
     return _found(view, layer, what, rows, 0.8 if is_initial else 0.75)
 
 
+MOST_WAY = 0.7
+"""Progress from which a run is content with what its attention does. Heuristic."""
 DEAD = 0.02
 """Share of the most entropy that is left of rows which are one-hot in all but name."""
 

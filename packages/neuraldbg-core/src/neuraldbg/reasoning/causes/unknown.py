@@ -106,7 +106,7 @@ def _moved(view: CaseView) -> Assessment | None:
         return Assessment(
             cause=UNKNOWN,
             failure=FailureType.OPTIMIZER_INSTABILITY,
-            confidence=0.5,
+            confidence=0.8,
             description=(
                 f"Between step {step - 1} and step {step} the weights moved at least "
                 f"{OUTSIDE:.0f} times further than the optimizer moved them, and the loss went "
