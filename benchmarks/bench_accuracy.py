@@ -6,9 +6,10 @@
 
 Each faulty program runs once; what was recorded is explained twice, by core alone and with the
 engine. `scoring.py` says what each column means. Two halves, by a hash of the program's name, are
-shown apart: rules began on the `tuned` half; by now misses of both were read. `--twins` runs the fixed forms and the healthy programs too and adds the column `quiet`
-(bench_quiet.py measures it alone). `--public` scores the published neuraldbg 1.x instead, under
-an interpreter that has it. `--recorded` explains what corpus.py recorded instead of running it.
+shown apart: rules began on the `tuned` half; by now misses of both were read. `--twins` runs the
+fixed forms and the healthy programs too and adds the column `quiet` (bench_quiet.py measures it
+alone). `--public` scores the published neuraldbg 1.x instead, under an interpreter that has it.
+`--recorded` explains what corpus.py recorded instead of running it.
 """
 
 from __future__ import annotations
