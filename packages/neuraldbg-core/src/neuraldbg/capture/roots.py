@@ -43,7 +43,7 @@ class RootHook:
         return (
             threading.get_ident() != self.recorder.thread
             or in_backward()
-            or torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+            or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
             or not self.is_mine(module)
             or torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001 - vmap, grad
         )

@@ -211,7 +211,7 @@ class Tap:
             if board.is_recording_nodes and board.is_in_forward and not in_backward():
                 board.note_checkpointed(self.index)
             return
-        if self.is_off or self._is_foreign(module) or torch.jit.is_tracing():
+        if self.is_off or self._is_foreign(module) or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
             return
         if board.is_awaiting:
             board.on_activity()
