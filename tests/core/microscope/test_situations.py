@@ -363,7 +363,7 @@ def test_exception_on_the_nan_itself_is_examined(drive, check):
                 assert torch.isfinite(out).all(), "not finite"
             if check == "value_error":
                 raise ValueError("loss is nan")
-            torch.distributions.Normal(out, 1.0)
+            torch.distributions.Normal(out, 1.0, validate_args=True)
     found = only(driver.told)
     if check == "anomaly":
         assert found.words["phase"] == "backward"
@@ -379,7 +379,9 @@ def test_exception_inside_the_forward_is_examined(drive):
             self.head = nn.Linear(4, 4)
 
         def forward(self, x):
-            return torch.distributions.Categorical(logits=self.head(x) / (x * 0))
+            # The compiler, once used in a process, switches the checks of distributions off.
+            logits = self.head(x) / (x * 0)
+            return torch.distributions.Categorical(logits=logits, validate_args=True)
 
     model = Policy()
     driver = drive({"": model})
