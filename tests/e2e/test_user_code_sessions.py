@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from neuraldbg import NeuralDbg
 from neuraldbg.schema.facts import ActivationStat
 
 N = 25
@@ -346,3 +347,22 @@ def test_frozen_parts_thawed_and_added_to_the_optimizer_later(unharmed):
         return [model]
 
     unharmed(program, N)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_model_is_traced_inside_the_block_as_outside():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    x = torch.randn(4, 3)
+    with NeuralDbg(model) as dbg:
+        loss = model(x).square().mean()
+        loss.backward()
+        dbg.record_loss(loss)
+        traced = torch.jit.trace(model, x)
+    assert torch.equal(traced(x), model(x))
+
+
+def test_nothing_is_said_of_a_block_without_a_step(caplog):
+    with NeuralDbg(nn.Linear(3, 1)) as dbg:
+        pass
+    assert dbg.explain_failure() == dbg.detect_coupled_failures() == []
+    assert not caplog.records
