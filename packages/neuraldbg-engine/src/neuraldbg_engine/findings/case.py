@@ -17,6 +17,8 @@ from neuraldbg_engine.graph.anomalies import layer_gradient
 from neuraldbg_engine.timeline import Change, Onset, change_point
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from neuraldbg.reasoning.cause import Assessment
@@ -58,32 +60,28 @@ class Case:
 
     def activation(self, stat: ActivationStat) -> Array:
         """Return one figure of the layers' outputs, `[T, L]`."""
-        return self._keep("activation", int(stat), "")
+        return self.view.activation(stat)
 
     def parameter(self, stat: ParameterStat) -> Array:
         """Return one figure of the parameters, `[T, P]`."""
-        return self._keep("parameter", int(stat), "")
+        return self.view.parameter(stat)
 
     def inputs(self, stat: InputStat) -> Array:
         """Return one figure of the inputs, `[T, I]`."""
-        return self._keep("inputs", int(stat), "")
+        return self.view.inputs(stat)
 
     def early(self, block: str, stat: int) -> Array:
         """Return the level of a figure in the first measured rows, `[L]`, `[P]` or `[I]`."""
-        return self._keep(block, int(stat), "early")
+        return self._level(block, int(stat), self.view.early)
 
     def late(self, block: str, stat: int) -> Array:
         """Return the level of a figure in the last tenth of the measured rows."""
-        return self._keep(block, int(stat), "late")
+        return self._level(block, int(stat), self.view.late)
 
-    def _keep(self, block: str, stat: int, part: str) -> Array:
-        key = block, stat, part
+    def _level(self, block: str, stat: int, level: Callable[[Array], Array]) -> Array:
+        key = block, stat, level.__name__
         if key not in self._kept:
-            if part:
-                pick = self.view.early if part == "early" else self.view.late
-                values = pick(self._keep(block, stat, ""))
-            else:
-                values = getattr(self.view, block)(stat)
+            values = level(getattr(self.view, block)(stat))
             values.flags.writeable = False
             self._kept[key] = values
         return self._kept[key]

@@ -10,13 +10,12 @@ import numpy as np
 from neuraldbg.baseline import theil_sen
 from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.causes.posterior_collapse import code_spread
-from neuraldbg.reasoning.causes.router_collapse import STARVED
+from neuraldbg.reasoning.causes.router_collapse import STARVED, experts
 from neuraldbg.reasoning.symptoms import is_own_target, output_rms
 from neuraldbg.schema.facts import ActivationStat, InputStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
 from neuraldbg_engine.findings.case import largest, middle
 from neuraldbg_engine.findings.finding import Graded, both, finding, graded, log_ramp, ramp
-from neuraldbg_engine.findings.structure import experts
 from neuraldbg_engine.timeline import Onset
 
 if TYPE_CHECKING:
@@ -274,7 +273,7 @@ def code_is_prior(case: Case) -> Graded | None:
 )
 def experts_starve(case: Case) -> Graded | None:
     """Experts that stand in parallel are hardly called, or get no gradient."""
-    groups = experts(case.view)
+    groups = experts(case.view, 3)
     if not groups or case.rows < 40:
         return None
     calls = np.nan_to_num(case.activation(ActivationStat.CALLS))

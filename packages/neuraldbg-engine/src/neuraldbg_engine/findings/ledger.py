@@ -17,19 +17,36 @@ if TYPE_CHECKING:
 FEW = 3
 
 
-def _share(case: Case, flags: Flags, says: str) -> Graded | None:
-    """Grade by the share of steps with a backward on which the flag is up."""
+def _share(
+    case: Case, flags: Flags, says: str, *, zero: float = 0.05, one: float = 0.5
+) -> Graded | None:
+    """Grade by the share of steps with a backward on which the flag is up.
+
+    Args:
+        case: The run.
+        flags: `[T]`.
+        says: The finding in words, with `{share}` in the place of that share.
+        zero: Share up to which the grade is 0.
+        one: Share from which it is 1.
+    """
     worked = case.worked
     if worked.sum() < FEW:
         return None
     hits = flags & worked
     share = float(hits.sum() / worked.sum())
     return graded(
-        ramp(share, 0.05, 0.5),
-        f"{says} on {share:.0%} of the steps",
+        ramp(share, zero, one),
+        says.format(share=f"{share:.0%}"),
         onset=case.since(hits),
         share=share,
     )
+
+
+def _in_eval_mode(case: Case) -> Flags:
+    """Return on which steps all training forwards ran in eval mode, `[T]`."""
+    forwards = case.view.ledger("forwards")
+    flags = (case.view.ledger("eval_mode_forwards") >= forwards) & (forwards > 0)
+    return np.asarray(flags, dtype=np.bool_)
 
 
 @finding(
@@ -39,33 +56,24 @@ def not_cleared(case: Case) -> Graded | None:
     """A step's first backward found gradients of the step before."""
     flags = case.view.ledger("is_cleared") < 0.5
     flags[:1] = False
-    return _share(case, flags, "gradients were not cleared")
+    return _share(case, flags, "gradients were not cleared on {share} of the steps")
 
 
 @finding("ledger.cleared_before_step", "ledger of calls; Heuristic: 5 to 50 % of the steps")
 def cleared_before_step(case: Case) -> Graded | None:
     """Gradients that a backward had produced were gone when the optimizer stepped."""
-    return _share(
-        case, case.view.ledger("is_cleared_before_step") > 0, "gradients were gone before the step"
-    )
+    flags = case.view.ledger("is_cleared_before_step") > 0
+    return _share(case, flags, "gradients were gone before the step on {share} of the steps")
 
 
 @finding("ledger.no_step", "ledger of calls; Heuristic: 50 to 95 % of the steps")
 def no_step(case: Case) -> Graded | None:
     """Backward ran and no optimizer stepped."""
-    worked = case.worked
-    if worked.sum() < FEW:
-        return None
     view = case.view
-    idle = worked & (view.ledger("steps") == 0) & (view.ledger("skipped") == 0)
+    idle = (view.ledger("steps") == 0) & (view.ledger("skipped") == 0)
     idle &= ~np.asarray(case.trace.facts.interrupted)
-    share = float(idle.sum() / worked.sum())
-    return graded(
-        ramp(share, 0.5, 0.95),
-        f"on {share:.0%} of the steps with a backward no optimizer stepped",
-        onset=case.since(idle),
-        share=share,
-    )
+    says = "on {share} of the steps with a backward no optimizer stepped"
+    return _share(case, idle, says, zero=0.5, one=0.95)
 
 
 @finding(
@@ -108,43 +116,28 @@ def scale_falls(case: Case) -> Graded | None:
 @finding("ledger.clipped_after_step", "ledger of calls; Heuristic: 5 to 50 % of the steps")
 def clipped_after_step(case: Case) -> Graded | None:
     """Gradients are clipped after the optimizer has used them."""
-    return _share(
-        case, case.view.ledger("is_clipped_after_step") > 0, "clipping came after the step"
-    )
+    flags = case.view.ledger("is_clipped_after_step") > 0
+    return _share(case, flags, "clipping came after the step on {share} of the steps")
 
 
 @finding("ledger.clipped_scaled", "ledger of calls; Heuristic: 5 to 50 % of the steps")
 def clipped_scaled(case: Case) -> Graded | None:
     """Gradients are clipped while still multiplied by the loss scale."""
-    return _share(
-        case, case.view.ledger("is_clipped_scaled") > 0, "clipping acted on scaled gradients"
-    )
+    flags = case.view.ledger("is_clipped_scaled") > 0
+    return _share(case, flags, "clipping acted on scaled gradients on {share} of the steps")
 
 
 @finding("ledger.eval_mode", "ledger of calls; Heuristic: 30 to 90 % of the steps")
 def eval_mode(case: Case) -> Graded | None:
     """Training forwards run in eval mode."""
-    view = case.view
-    flags = (view.ledger("eval_mode_forwards") >= view.ledger("forwards")) & (
-        view.ledger("forwards") > 0
-    )
-    if case.worked.sum() < FEW:
-        return None
-    share = float((flags & case.worked).sum() / case.worked.sum())
-    return graded(
-        ramp(share, 0.3, 0.9),
-        f"{share:.0%} of the training steps run in eval mode",
-        onset=case.since(flags & case.worked),
-        share=share,
-    )
+    says = "{share} of the training steps run in eval mode"
+    return _share(case, _in_eval_mode(case), says, zero=0.3, one=0.9)
 
 
 @finding("ledger.eval_mode_begins", "ledger of calls; Heuristic: after some steps in train mode")
 def eval_mode_begins(case: Case) -> Graded | None:
     """Training forwards change from train mode to eval mode and stay there."""
-    view = case.view
-    forwards = view.ledger("forwards")
-    flags = (view.ledger("eval_mode_forwards") >= forwards) & (forwards > 0)
+    view, flags = case.view, _in_eval_mode(case)
     if case.worked.sum() < 5 or not flags.any():
         return graded(0.0) if case.worked.sum() >= 5 else None
     row = int(np.flatnonzero(flags)[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuraldbg.detectors.objective_mismatch import KINDS as OBJECTIVE_KINDS
 from neuraldbg.reasoning.causes.observed import CONFIRMED_WITHIN, KINDS, UNSURE
 from neuraldbg_engine.findings.finding import Graded, Look, finding, graded
 from neuraldbg_engine.timeline import Onset
@@ -16,28 +17,9 @@ if TYPE_CHECKING:
 PREFIX = "observed."
 OBJECTIVE = "what the audit of the loss saw; its own confidence"
 WIRING = "what capture saw of the model and the loop; its own confidence"
-AUDITED = frozenset(
-    {
-        "probabilities_into_cross_entropy",
-        "probabilities_into_logits_loss",
-        "scores_into_probability_loss",
-        "broadcast_loss",
-        "softmax_dim",
-        "target_out_of_range",
-        "label_gap",
-        "padding_dominates",
-        "sum_reduction",
-        "detached_term",
-        "constant_term",
-        "degenerate_targets",
-        "negative_term",
-        "temperature",
-        "inplace_skip",
-        "sample_leak",
-        "future_leak",
-    }
-)
-"""Kinds of the audit of the loss: unavailable where it saw no loss."""
+AUDITED = (OBJECTIVE_KINDS - {"labels_unrelated"}) | {"detached_term", "inplace_skip"}
+"""Kinds of the audit of the loss: unavailable where it saw no loss. Two of them are events of the
+wiring; that labels fit nothing is found out over several steps, without it."""
 
 
 USUAL = 0.3

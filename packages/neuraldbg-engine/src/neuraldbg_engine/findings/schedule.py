@@ -43,21 +43,26 @@ def leaps(case: Case) -> Graded | None:
     )
 
 
-@finding("lr.high", "Adam's default is 1e-3 (Kingma and Ba 2015), SGD's 0.1; Heuristic: 5 to 50 x")
-def high(case: Case) -> Graded | None:
-    """The lr is far above what the optimizer is commonly used with."""
+def _peak(case: Case, says: str, *, zero: float, one: float) -> Graded | None:
+    """Grade the highest lr by how many times it is what the optimizer is commonly used with."""
     known = _known(case)
     if not len(known):
         return None
-    usual = 1e-3 if case.view.is_adaptive else 0.1
-    times = float(known.max()) / usual
+    lr = float(known.max())
+    times = lr / (1e-3 if case.view.is_adaptive else 0.1)
     return graded(
-        log_ramp(times, 5.0, 50.0),
-        f"the lr reaches {float(known.max()):.3g}",
+        log_ramp(times, zero, one),
+        says.format(lr=f"{lr:.3g}"),
         onset=case.start,
         over_usual=times,
-        lr=float(known.max()),
+        lr=lr,
     )
+
+
+@finding("lr.high", "Adam's default is 1e-3 (Kingma and Ba 2015), SGD's 0.1; Heuristic: 5 to 50 x")
+def high(case: Case) -> Graded | None:
+    """The lr is far above what the optimizer is commonly used with."""
+    return _peak(case, "the lr reaches {lr}", zero=5.0, one=50.0)
 
 
 @finding(
@@ -65,18 +70,7 @@ def high(case: Case) -> Graded | None:
 )
 def low(case: Case) -> Graded | None:
     """The lr is far below what the optimizer is commonly used with."""
-    known = _known(case)
-    if not len(known):
-        return None
-    usual = 1e-3 if case.view.is_adaptive else 0.1
-    times = float(known.max()) / usual
-    return graded(
-        log_ramp(times, 1e-2, 1e-4),
-        f"the lr never exceeds {float(known.max()):.3g}",
-        onset=case.start,
-        over_usual=times,
-        lr=float(known.max()),
-    )
+    return _peak(case, "the lr never exceeds {lr}", zero=1e-2, one=1e-4)
 
 
 @finding(

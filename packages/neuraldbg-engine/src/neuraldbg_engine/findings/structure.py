@@ -11,29 +11,16 @@ import numpy as np
 from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters
 from neuraldbg.reasoning.causes.recurrent_vanishing import LOST
+from neuraldbg.reasoning.causes.router_collapse import experts
 from neuraldbg.reasoning.symptoms import initial_scales
 from neuraldbg.schema.run import LayerRole
 from neuraldbg_engine.findings.case import middle
 from neuraldbg_engine.findings.finding import Graded, finding, graded, log_ramp, ramp
 
 if TYPE_CHECKING:
-    from neuraldbg.reasoning.view import CaseView
     from neuraldbg_engine.findings.case import Case
 
 NAMES = "roles and names of layers"
-
-
-def experts(view: CaseView) -> dict[str, list[str]]:
-    """Return groups of at least 3 weight layers whose paths differ in the number of an expert."""
-    groups: dict[str, dict[str, str]] = {}
-    for layer in view.run.layers:
-        if layer.path not in view.flow.matrices:
-            continue
-        for match in re.finditer(r"(?<=\.)\d+(?=\.|$)", layer.path):
-            head, tail = layer.path[: match.start()], layer.path[match.end() :]
-            if re.search(r"expert|branch|moe|ffn|ffs|mlps|specialist", head.lower()):
-                groups.setdefault(f"{head}*{tail}", {})[match.group()] = layer.path
-    return {key: list(members.values()) for key, members in groups.items() if len(members) >= 3}
 
 
 def _share(case: Case, role: LayerRole) -> tuple[float, int]:
@@ -166,7 +153,7 @@ def autoencoding(case: Case) -> Graded | None:
 @finding("is.mixture", "names of layers", is_context=True)
 def mixture(case: Case) -> Graded | None:
     """Experts stand in parallel behind a router."""
-    groups = experts(case.view)
+    groups = experts(case.view, 3)
     return _is(groups, f"groups of experts: {', '.join(groups)}"[:80], len(groups))
 
 

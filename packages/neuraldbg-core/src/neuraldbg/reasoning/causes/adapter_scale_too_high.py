@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,20 +73,19 @@ def adapters(view: CaseView) -> list[str]:
     return [p.layer for p in matrices if p.is_trainable and p.initial_rms == 0.0]
 
 
-def low_rank_pairs(view: CaseView) -> list[str]:
-    """Return layers with two trainable factors of low rank, `[r, I]` and `[O, r]`.
+def has_low_rank_pair(view: CaseView) -> bool:
+    """Whether some module trains two factors of low rank, `[r, I]` and `[O, r]`.
 
     However they start, what lies beside them is frozen on purpose.
     """
     trainable: dict[str, list[tuple[int, ...]]] = {}
     for one in view.run.parameters:
         if one.is_trainable and len(one.shape) == 2:
-            trainable.setdefault(one.layer.rpartition(".")[0] or one.layer, []).append(one.shape)
-            trainable.setdefault(one.layer, []).append(one.shape)
-    return [
-        layer
-        for layer, shapes in trainable.items()
-        for down in shapes
-        for up in shapes
-        if down is not up and down[0] == up[1] and 2 * down[0] <= min(down[1], up[0])
-    ]
+            # The factors are parameters of one module, or weights of two beside each other.
+            for owner in {one.layer, one.layer.rpartition(".")[0] or one.layer}:
+                trainable.setdefault(owner, []).append(one.shape)
+    return any(
+        down[0] == up[1] and 2 * down[0] <= min(down[1], up[0])
+        for shapes in trainable.values()
+        for down, up in permutations(shapes, 2)
+    )

@@ -35,6 +35,7 @@ SEEN = 2
 ENOUGH = 8
 """Times that the generator's spread must have been measured."""
 LASTING = 0.9
+"""Share of the measured rows below a level from which it is held for good."""
 AT_START = 0.1
 """Share of the run in which a generator still finds its scale."""
 
@@ -52,7 +53,10 @@ def assess(view: CaseView) -> Assessment | None:
     shown = _shown(view, pair[1])
     if shown is not None and float(view.late(shown)) < 2 * SPREAD:
         return None  # real samples are as alike: nothing that a generator could miss
-    return _against_past(view, layer, spread) or _against_real(view, layer, spread, pair[1])
+    found = _against_past(view, layer, spread)
+    if found is None and shown is not None:
+        found = _against_real(view, layer, spread, shown, pair[1])
+    return found
 
 
 def _shown(view: CaseView, judge: str) -> Array | None:
@@ -77,15 +81,14 @@ def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment
     return _found(view, layer, row, what, 0.8)
 
 
-def _against_real(view: CaseView, layer: LayerInfo, spread: Array, judge: str) -> Assessment | None:
+def _against_real(
+    view: CaseView, layer: LayerInfo, spread: Array, shown: Array, judge: str
+) -> Assessment | None:
     """Compare the spread of generated samples with what else the discriminator is shown.
 
     On steps on which it is shown both, the more diverse of the two is kept: where that is never
     clearly more than the generator's own, the generator is as diverse as the data.
     """
-    shown = _shown(view, judge)
-    if shown is None:
-        return None
     begun = view.steps >= view.steps[0] + AT_START * (view.steps[-1] - view.steps[0])
     known = np.isfinite(spread) & begun
     with np.errstate(invalid="ignore"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuraldbg.causes import vocabulary, words
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
-from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters, low_rank_pairs
+from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters, has_low_rank_pair
 from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
 from neuraldbg.schema.vocabulary import FailureType
@@ -44,7 +44,7 @@ def _undeclared(view: CaseView) -> bool:
     """
     if view.curve.learned or len(view.curve) < ENOUGH_FROZEN:
         return False
-    if adapters(view) or low_rank_pairs(view):
+    if adapters(view) or has_low_rank_pair(view):
         return False
     layers = {note.layer or "" for note in view.observations.get("frozen_parameters", [])}
     return not _is_thawed(view, layers) and not (

@@ -31,7 +31,7 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     calls = np.nan_to_num(view.activation(ActivationStat.CALLS))
     best: tuple[float, str, int, int] | None = None
-    for group, members in _siblings(view).items():
+    for group, members in experts(view, 4).items():
         rows = [view.flow.row[path] for path in members]
         late = np.array([_often(view.layer_gradient(path)) for path in members])
         called = (calls[-max(10, len(calls) // 4) :, rows] > 0).mean(axis=0)
@@ -92,18 +92,17 @@ def _often(gradient: NDArray[np.float64]) -> float:
     return float(np.quantile(tail, 0.9)) if len(tail) else 0.0
 
 
-def _siblings(view: CaseView) -> dict[str, list[str]]:
-    """Return groups of at least 4 weight layers whose paths differ in one index alone."""
+def experts(view: CaseView, least: int) -> dict[str, list[str]]:
+    """Return groups of `least` or more weight layers whose paths differ in an expert's number."""
     groups: dict[str, dict[str, str]] = {}
     for layer in view.run.layers:
         if layer.path not in view.flow.matrices:
             continue
         for match in re.finditer(r"(?<=\.)\d+(?=\.|$)", layer.path):
             head, tail = layer.path[: match.start()], layer.path[match.end() :]
-            if not re.search(r"expert|branch|moe|ffn|ffs|mlps|specialist", head.lower()):
-                continue
-            groups.setdefault(f"{head}*{tail}", {})[match.group()] = layer.path
-    return {key: list(members.values()) for key, members in groups.items() if len(members) >= 4}
+            if re.search(r"expert|branch|moe|ffn|ffs|mlps|specialist", head.lower()):
+                groups.setdefault(f"{head}*{tail}", {})[match.group()] = layer.path
+    return {key: list(found.values()) for key, found in groups.items() if len(found) >= least}
 
 
 def _router(view: CaseView, group: str) -> str | None:

@@ -9,9 +9,9 @@ import numpy as np
 
 from neuraldbg.causes import UNKNOWN
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
-from neuraldbg.reasoning.symptoms import departure_row
+from neuraldbg.reasoning.symptoms import EXTERNAL, departure_row, replaced_row
 from neuraldbg.reasoning.view import quiet
-from neuraldbg.schema.facts import ActivationStat, ParameterStat
+from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -82,26 +82,20 @@ def _is_rising(view: CaseView) -> bool:
     return curve.level(count - count // 8, count) > 1.3 * curve.level(count // 2, 3 * count // 4)
 
 
-OUTSIDE = 10.0
-"""RMS change of a weight over that of the optimizer's step. By the triangle inequality a step moves
-the RMS of a weight by its own RMS at most. Heuristic: ten times leaves room for what is sampled."""
 LEAP = 5.0
 """Loss after it over the largest of the ten before."""
 
 
 def _moved(view: CaseView) -> Assessment | None:
     """Name the step before which weights moved although no optimizer moved them that far."""
-    rms, update = view.parameter(ParameterStat.WEIGHT_RMS), view.parameter(ParameterStat.UPDATE_RMS)
-    rms, update = rms[:, view.matrix_rows], update[:, view.matrix_rows]
-    if len(rms) < 2 or not rms.shape[1]:
-        return None
-    far = np.abs(np.diff(rms, axis=0)) > OUTSIDE * update[:-1] + 0.1 * rms[:-1]
-    far &= (np.diff(view.steps) == 1)[:, None]
-    for row in np.flatnonzero(far.mean(axis=1) >= 0.5) + 1:
-        step, curve = view.label(int(row)), view.curve
-        before = curve.values[(curve.steps >= step - 10) & (curve.steps < step)]
-        after = curve.values[curve.steps == step]
-        if not len(before) or not len(after) or not after[0] > LEAP * np.max(before):
+    curve, values = view.curve, view.curve.values
+    for index in np.flatnonzero(values[1:] > LEAP * values[:-1]) + 1:
+        before, after = values[max(0, index - 10) : index], float(values[index])
+        if not after > LEAP * float(np.max(before)):
+            continue
+        step = int(curve.steps[index])
+        row = view.row_at(step)
+        if replaced_row(view, row, row) is None:
             continue
         return Assessment(
             cause=UNKNOWN,
@@ -109,8 +103,8 @@ def _moved(view: CaseView) -> Assessment | None:
             confidence=0.8,
             description=(
                 f"Between step {step - 1} and step {step} the weights moved at least "
-                f"{OUTSIDE:.0f} times further than the optimizer moved them, and the loss went "
-                f"from {figure(float(before[-1]))} to {figure(float(after[0]))}: something else "
+                f"{EXTERNAL:.0f} times further than the optimizer moved them, and the loss went "
+                f"from {figure(float(before[-1]))} to {figure(after)}: something else "
                 "wrote them. No cause of the vocabulary fits."
             ),
             onset=step,
