@@ -13,10 +13,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "zoo"))
 
-try:
-    from pairs import expand, load
-except ModuleNotFoundError:  # the zoo's own list of names and pairs is not there yet
-    from plain_programs import expand, load
+from pairs import expand, load  # noqa: E402
 
 __all__ = ["architecture", "expand", "load", "text_of"]
 

@@ -28,7 +28,7 @@ MADE_BY = (
     "packages/neuraldbg-core/src/neuraldbg/trace",
     "packages/neuraldbg-engine/src/neuraldbg_engine/findings",
     "packages/neuraldbg-engine/src/neuraldbg_engine/timeline.py",
-    "packages/neuraldbg-engine/src/neuraldbg_engine/graph.py",
+    "packages/neuraldbg-engine/src/neuraldbg_engine/graph",
 )
 
 

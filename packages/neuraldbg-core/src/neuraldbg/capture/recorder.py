@@ -88,11 +88,7 @@ class Recorder(Steps):
                 self.lean.forward_began(module, args, kwargs)
             return
         start = thread_time()
-        self.now.forwards += 1
-        if not module.training and self.wiring.is_mode_dependent(module):
-            self.now.eval_mode_forwards += 1
-        self.inputs.observe(name, args, kwargs)
-        self.now.batch_size = max(self.now.batch_size, _batch_size(args, kwargs))
+        self._enter(name, module, args, kwargs)
         self.audit.forward_began(name, module, args, kwargs)
         self.microscope.step = self.label
         self.microscope.begin_forward(module, args, kwargs)
@@ -106,13 +102,18 @@ class Recorder(Steps):
         if self.board.is_awaiting:
             self.activity()
         start = thread_time()
-        module = self.roots[name]
+        self._enter(name, self.roots[name], args, kwargs)
+        self.board.seconds += thread_time() - start
+
+    def _enter(
+        self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Count an outermost training forward and measure what enters it."""
         self.now.forwards += 1
         if not module.training and self.wiring.is_mode_dependent(module):
             self.now.eval_mode_forwards += 1
         self.inputs.observe(name, args, kwargs)
         self.now.batch_size = max(self.now.batch_size, _batch_size(args, kwargs))
-        self.board.seconds += thread_time() - start
 
     def _eval_forward(self, module: nn.Module) -> None:
         self.now.eval_forwards += 1

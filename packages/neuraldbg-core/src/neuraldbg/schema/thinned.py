@@ -26,7 +26,7 @@ _LEDGER = {f.name: type(getattr(LedgerFacts(), f.name)) for f in dataclasses.fie
 class ThinnedSteps:
     """Up to some dozen consecutive steps on which no tap ran, `T` of them, none of them odd.
 
-    The overhead budget makes them (DESIGN section 4). Nothing was measured but what stands here.
+    The overhead budget makes them. Nothing was measured but what stands here.
     """
 
     run: RunInfo

@@ -33,7 +33,7 @@ NODES = 256
 NODES_FAILING = 20_000
 """Nodes visited once a loss is not finite."""
 KEPT_BYTES = 64 << 20
-"""Saved tensors kept alive to the step's end, at most (DESIGN, section 4: a size limit)."""
+"""Saved tensors kept alive to the step's end, at most."""
 HOPS = 5
 """How far from a steep operation a mask may stand. Heuristic: sum, view and cast in between."""
 

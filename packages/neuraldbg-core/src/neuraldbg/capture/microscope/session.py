@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORWARDS = 32
 """Forwards of one step that can be run again. Heuristic: accumulation and siamese calls."""
 GRADIENT_BYTES = 64 << 20
-"""Limit on the gradients of root outputs kept to the step's end (DESIGN, section 4)."""
+"""Limit on the gradients of root outputs kept to the step's end."""
 REGIONS = 8
 """Loss graphs of one step that are kept. Heuristic: accumulation, two losses of a GAN."""
 BARREN, THINNED = 64, 8
