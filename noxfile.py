@@ -128,49 +128,48 @@ def example(session: nox.Session) -> None:
     session.run("pytest", "examples/plugin", *session.posargs)
 
 
-def public_release(session: nox.Session) -> str:
-    """Make an environment of its own for the published release; return its interpreter."""
-    folder = Path(session.create_tmp()).resolve() / "public"
+def environment(session: nox.Session, name: str, *packages: str) -> str:
+    """Make an environment beside the session's own, with torch; return its interpreter."""
+    folder = Path(session.create_tmp()).resolve() / name
     python = str(folder / "bin" / "python")
     if not folder.exists():
         session.run("python", "-m", "venv", str(folder))
         pip = (python, "-m", "pip", "install", "--quiet")
         session.run(*pip, "--upgrade", "pip>=25.1", external=True)
-        session.run(*pip, "--group", "torch", "numpy", PUBLIC, external=True)
+        session.run(*pip, "--group", "torch", *packages, external=True)
     return python
+
+
+def public_release(session: nox.Session) -> str:
+    """Make an environment of its own for the published release; return its interpreter."""
+    return environment(session, "public", "numpy", PUBLIC)
+
+
+def score(session: nox.Session, script: str) -> None:
+    """Run a script over the zoo, for this repository and for the published release."""
+    install(session, "bench")
+    session.run("python", script, "--save", *session.posargs)
+    session.run("python", script, "--save", "--public", public_release(session), *session.posargs)
+    session.run("python", "benchmarks/report.py")
 
 
 @nox.session(name="bench-accuracy")
 def bench_accuracy(session: nox.Session) -> None:
     """Score what NeuralDBG says of the zoo's faulty programs, and the published release too."""
-    install(session, "bench")
-    script = "benchmarks/bench_accuracy.py"
-    session.run("python", script, "--save", *session.posargs)
-    session.run("python", script, "--save", "--public", public_release(session), *session.posargs)
-    session.run("python", "benchmarks/report.py")
+    score(session, "benchmarks/bench_accuracy.py")
 
 
 @nox.session(name="bench-quiet")
 def bench_quiet(session: nox.Session) -> None:
     """Count the false alarms on healthy programs and fixed twins, the published release's too."""
-    install(session, "bench")
-    script = "benchmarks/bench_quiet.py"
-    session.run("python", script, "--save", *session.posargs)
-    session.run("python", script, "--save", "--public", public_release(session), *session.posargs)
-    session.run("python", "benchmarks/report.py")
+    score(session, "benchmarks/bench_quiet.py")
 
 
 @nox.session(name="bench-overhead")
 def bench_overhead(session: nox.Session) -> None:
     """Measure what watching costs, in one interleaved run with other tools."""
     install(session, "bench")
-    folder = Path(session.create_tmp()).resolve() / "peers"
-    peers = str(folder / "bin" / "python")
-    if not folder.exists():
-        session.run("python", "-m", "venv", str(folder))
-        pip = (peers, "-m", "pip", "install", "--quiet")
-        session.run(*pip, "--upgrade", "pip>=25.1", external=True)
-        session.run(*pip, "--group", "torch", *PEERS, external=True)
+    peers = environment(session, "peers", *PEERS)
     others = ("--peers", peers, "--public", public_release(session))
     session.run("python", "benchmarks/bench_beside.py", "--save", *others, *session.posargs)
     session.run("python", "benchmarks/report.py")
