@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
+from unwatched import Unwatched
 
 from neuraldbg import NeuralDbg
 from neuraldbg.trace import LEDGER_FIELDS
@@ -17,30 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from neuraldbg import CausalHypothesis
-
-
-class Unwatched(contextlib.AbstractContextManager["Unwatched"]):
-    """Takes every call of a session and does nothing."""
-
-    step = 0
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def record_loss(self, *_: object, **__: object) -> None:
-        pass
-
-    def record_metric(self, *_: object) -> None:
-        pass
-
-    def step_iteration(self) -> None:
-        pass
-
-    def register_composite_hook(self, module: nn.Module) -> None:
-        pass
 
 
 class Outcome(NamedTuple):

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from traces import watched_run
 
 from neuraldbg.schema.events import SemanticEvent
 from neuraldbg.schema.facts import ActivationStat, ParameterStat
@@ -18,10 +17,6 @@ from neuraldbg.testing import make_facts, make_run
 from neuraldbg.trace import TraceWriter
 from neuraldbg_engine.coupling import couplings
 from neuraldbg_engine.findings import Case
-
-_spec = importlib.util.spec_from_file_location("runs", Path(__file__).parent / "graph" / "runs.py")
-runs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(runs)
 
 RUN = make_run("fc1", "fc2", "head")
 GRADIENT, OUTPUT = EventType.GRADIENT_HEALTH_TRANSITION, EventType.ACTIVATION_REGIME_SHIFT
@@ -156,7 +151,7 @@ def test_weights_act_on_the_next_step_not_on_their_own():
 
 @pytest.mark.parametrize("name", ["nan_input", "nan_loss", "dead_layer"])
 def test_couplings_of_a_run_are_the_same_each_time_and_in_order(name):
-    one, two = (couplings(Case(runs.watched_run(name))) for _ in range(2))
+    one, two = (couplings(Case(watched_run(name))) for _ in range(2))
     assert one == two
     assert [c.consequence.step for c in one] == sorted(c.consequence.step for c in one)
     assert all(0 <= c.step_difference <= 5 for c in one)
@@ -164,14 +159,14 @@ def test_couplings_of_a_run_are_the_same_each_time_and_in_order(name):
 
 
 def test_input_that_breaks_leads_to_all_that_breaks_with_it():
-    found = couplings(Case(runs.watched_run("nan_input")))
+    found = couplings(Case(watched_run("nan_input")))
     assert ("data_anomaly", "optimizer_instability") in {
         (str(c.trigger.event_type), str(c.consequence.event_type)) for c in found
     }
 
 
 def test_healthy_run_has_none():
-    assert couplings(Case(runs.watched_run("healthy"))) == []
+    assert couplings(Case(watched_run("healthy"))) == []
 
 
 def test_each_consequence_has_one_trigger_and_time_is_linear_in_events():

@@ -7,28 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from traces import trace_of
 
 from neuraldbg.reasoning.cause import Assessment
 from neuraldbg.schema.events import SemanticEvent
 from neuraldbg.schema.facts import Observation, OptimizerStat, ParameterStat
 from neuraldbg.schema.vocabulary import EventType, FailureType
-from neuraldbg.settings import Settings
 from neuraldbg.testing import recorded_run, steps_of
-from neuraldbg.trace import TraceWriter
 from neuraldbg_engine.calibration import shipped
 from neuraldbg_engine.causes import deck
 from neuraldbg_engine.explain import Verdict, explain
 from neuraldbg_engine.findings import Case, all_findings
 
 ONSET = 100
-
-
-def trace_of(steps):
-    writer = TraceWriter(None, steps[0].run, Settings())
-    for facts in steps:
-        writer.write_step(facts)
-    writer.finish()
-    return writer.as_trace()
 
 
 def confidence(trace, cause):

@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-RUNS = Path(__file__).parent / "graph" / "runs.py"
+LAB = Path(__file__).parents[1] / "lab"
 PROGRAM = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("runs", {str(RUNS)!r})
-runs = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(runs)
+import sys
+sys.path.insert(0, {str(LAB)!r})
+from traces import watched_run
 from neuraldbg.schema.vocabulary import FailureType
 from neuraldbg_engine.coupling import couplings
 from neuraldbg_engine.findings import Case, all_findings
 from neuraldbg_engine.graph import chain_for
 for name in ("nan_input", "nan_loss", "dead_layer"):
-    case = Case(runs.watched_run(name))
+    case = Case(watched_run(name))
     print(all_findings(case))
     for failure in FailureType:
         print(chain_for(case.graph, failure))

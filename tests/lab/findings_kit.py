@@ -6,11 +6,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from traces import trace_of
 
 from neuraldbg.schema.run import INPUT, LayerInfo, LayerRole
-from neuraldbg.settings import Settings
 from neuraldbg.testing import make_facts, make_run
-from neuraldbg.trace import TraceWriter
 from neuraldbg_engine.findings import Case, registered
 
 RUN = make_run("fc1", "fc2", "fc3", "fc4", "head")
@@ -24,16 +23,17 @@ def learns(step):
 
 def case(run=RUN, count=STEPS, *, loss=learns, **changes):
     """Return the case of a run; changes are values or functions of the step."""
-    writer = TraceWriter(None, run, Settings())
     jitter = np.random.default_rng(0)
-    for step in range(count):
-        now = {k: v(step) if callable(v) else v for k, v in changes.items()}
-        value = loss(step) if callable(loss) else loss
-        facts = make_facts(run, step, loss=value, **now)
-        facts.parameter[:, 0] *= np.exp(0.05 * jitter.normal(size=len(facts.parameter)))
-        writer.write_step(facts)
-    writer.finish()
-    return Case(writer.as_trace())
+
+    def steps():
+        for step in range(count):
+            now = {k: v(step) if callable(v) else v for k, v in changes.items()}
+            value = loss(step) if callable(loss) else loss
+            facts = make_facts(run, step, loss=value, **now)
+            facts.parameter[:, 0] *= np.exp(0.05 * jitter.normal(size=len(facts.parameter)))
+            yield facts
+
+    return Case(trace_of(steps()))
 
 
 def grade(name, one):

@@ -7,7 +7,6 @@ model with `lab.net()`, says what is special, and hands it to `lab.train(...)`.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ import torch._dynamo.utils
 import torch.nn.functional as F
 from matrix_faults import Fault
 from torch import nn
+from unwatched import Unwatched
 
 from neuraldbg import NeuralDbg
 
@@ -66,27 +66,6 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.head(self.bend(self.middle(self.rise(self.stem(x)))))
-
-
-class Unwatched(contextlib.AbstractContextManager["Unwatched"]):
-    """Takes every call of a session and does nothing."""
-
-    step = 0
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def record_loss(self, *_: object, **__: object) -> None:
-        pass
-
-    def record_metric(self, *_: object) -> None:
-        pass
-
-    def step_iteration(self) -> None:
-        pass
 
 
 class Lab:

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from traces import facts_of, trace_of
 
 from neuraldbg.reasoning import couplings, reason
 from neuraldbg.reasoning.cause import argument
@@ -25,9 +26,7 @@ from neuraldbg.schema.facts import (
 )
 from neuraldbg.schema.run import INPUT, LayerInfo, LayerRole
 from neuraldbg.schema.vocabulary import EventType, Severity
-from neuraldbg.settings import Settings
-from neuraldbg.testing import make_facts, make_run, recorded_run
-from neuraldbg.trace import TraceWriter
+from neuraldbg.testing import make_run, recorded_run
 
 A, P, X, Z = ActivationStat, ParameterStat, InputStat, OptimizerStat
 RUN = make_run("fc1", "fc2", "head")
@@ -37,15 +36,7 @@ LARGE = {(None, P.UPDATE_RMS): 0.01}
 
 def record(run=RUN, count=200, *, loss, events=(), noise=0.02, **changes):
     """Return the trace of a run of the given facts, as capture alone leaves it."""
-    writer, rng = TraceWriter(None, run, Settings()), np.random.default_rng(0)
-    for step in range(count):
-        value = float(loss(step)) * float(np.exp(noise * rng.normal()))
-        now = {k: v(step) if callable(v) else v for k, v in changes.items()}
-        writer.write_step(make_facts(run, step, loss=value, **now))
-    for event in events:
-        writer.write_event(event)
-    writer.finish()
-    return writer.as_trace()
+    return trace_of(facts_of(run, loss=loss, count=count, noise=noise, **changes), events=events)
 
 
 def falling(step):

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
+from traces import facts_of, watched
 
-from neuraldbg.detectors import neuraldbg_detectors
 from neuraldbg.reasoning import couplings, reason
 from neuraldbg.schema.facts import (
     ActivationStat,
@@ -20,9 +19,7 @@ from neuraldbg.schema.facts import (
     ParameterStat,
 )
 from neuraldbg.schema.run import INPUT, LayerInfo, LayerRole
-from neuraldbg.settings import Settings
-from neuraldbg.testing import RUNS, make_facts, make_run, recorded_run
-from neuraldbg.trace import TraceWriter
+from neuraldbg.testing import RUNS, make_run, recorded_run
 
 A, P, X, Z = ActivationStat, ParameterStat, InputStat, OptimizerStat
 RUN = make_run("fc1", "fc2", "head")
@@ -31,23 +28,7 @@ STEPS = 200
 
 def record(run=RUN, count=STEPS, *, loss, **changes):
     """Return the trace of a run of the given facts, seen by all built-in detectors."""
-    settings = Settings()
-    writer = TraceWriter(None, run, settings)
-    detectors = [cls(run, settings) for cls in neuraldbg_detectors()]
-    rng = np.random.default_rng(0)
-    for step in range(count):
-        value = float(loss(step)) * float(np.exp(0.02 * rng.normal()))
-        now = {k: v(step) if callable(v) else v for k, v in changes.items()}
-        facts = make_facts(run, step, loss=value, **now)
-        writer.write_step(facts)
-        for detector in detectors:
-            for event in detector.on_step(facts):
-                writer.write_event(event)
-    for detector in detectors:
-        for event in detector.on_finish():
-            writer.write_event(event)
-    writer.finish()
-    return writer.as_trace()
+    return watched(facts_of(run, loss=loss, count=count, **changes))
 
 
 def first(trace):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
+from traces import causes, falling, flat, linear, record
 
 from neuraldbg.reasoning import reason
 from neuraldbg.schema.facts import (
@@ -19,41 +19,7 @@ from neuraldbg.schema.facts import (
     ParameterStat,
 )
 from neuraldbg.schema.run import INPUT, InputInfo, LayerInfo, LayerRole, OptimizerInfo
-from neuraldbg.settings import Settings
-from neuraldbg.testing import make_facts, make_run
-from neuraldbg.trace import TraceWriter
-
-STEPS = 120
-
-
-def record(run, *, loss, count=STEPS, **changes):
-    """Return the trace of a run of the given facts, as capture alone leaves it."""
-    writer = TraceWriter(None, run, Settings())
-    rng = np.random.default_rng(0)
-    for step in range(count):
-        value = float(loss(step)) * float(np.exp(0.02 * rng.normal()))
-        now = {k: v(step) if callable(v) else v for k, v in changes.items()}
-        writer.write_step(make_facts(run, step, loss=value, **now))
-    writer.finish()
-    return writer.as_trace()
-
-
-def causes(trace):
-    return [h.cause for h in reason(trace)]
-
-
-def flat(_step):
-    return 1.4
-
-
-def falling(step):
-    return 2 * 0.95**step + 0.05
-
-
-def linear(path, order, *parents, **more):
-    return LayerInfo(
-        path=path, kind="Linear", role=LayerRole.LINEAR, order=order, parents=parents, **more
-    )
+from neuraldbg.testing import make_run
 
 
 def once(note):

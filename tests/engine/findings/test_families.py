@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
+import findings_kit as kit
 import numpy as np
 import pytest
 
@@ -19,10 +18,6 @@ from neuraldbg.schema.facts import (
     OptimizerStat,
     ParameterStat,
 )
-
-_spec = importlib.util.spec_from_file_location("kit", Path(__file__).with_name("kit.py"))
-kit = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(kit)
 
 A, P, X, Z = ActivationStat, ParameterStat, InputStat, OptimizerStat
 LAYERS = ("fc1", "fc2", "fc3", "fc4", "head")

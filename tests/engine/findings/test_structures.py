@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
+import findings_kit as kit
 import pytest
 
 from neuraldbg.schema.facts import (
@@ -19,10 +18,6 @@ from neuraldbg.schema.facts import (
 )
 from neuraldbg.schema.run import INPUT, LayerInfo, LayerRole, OptimizerInfo
 from neuraldbg.testing import make_run
-
-_spec = importlib.util.spec_from_file_location("kit", Path(__file__).with_name("kit.py"))
-kit = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(kit)
 
 A, P, Z = ActivationStat, ParameterStat, OptimizerStat
 

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from traces import watched, watched_run
 
 from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
@@ -17,10 +16,6 @@ from neuraldbg.schema.run import INPUT, LayerInfo, LayerRole
 from neuraldbg.schema.vocabulary import FailureType
 from neuraldbg.testing import make_facts, make_run, steps_of
 from neuraldbg_engine.graph import DATA, LOSS, OPTIMIZER, CausalGraph, Edge, Node, Signal, chain_for
-
-_spec = importlib.util.spec_from_file_location("runs", Path(__file__).with_name("runs.py"))
-runs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(runs)
 
 
 def out(path):
@@ -38,7 +33,7 @@ def weight(path):
 @pytest.fixture(scope="module")
 def graphs():
     names = ("healthy", "vanishing_gradient", "exploding_gradient", "dead_layer", "nan_loss")
-    return {name: CausalGraph(runs.watched_run(name)) for name in (*names, "nan_input")}
+    return {name: CausalGraph(watched_run(name)) for name in (*names, "nan_input")}
 
 
 def test_edges_run_forward_backward_through_the_step_and_to_the_next_forward(graphs):
@@ -68,7 +63,7 @@ def test_activation_modules_pass_the_gradient_on(graphs):
     run = make_run(first, relu, head)
     named = [p for p in run.parameters if p.layer != "act"]
     run = run.model_copy(update={"parameters": tuple(named)})
-    trace = runs.watched(make_facts(run, step) for step in range(3))
+    trace = watched(make_facts(run, step) for step in range(3))
     parents = dict(CausalGraph(trace).structure.parents(gradient("a")))
     assert parents[out("act")] is Edge.LOCAL
     assert parents[gradient("b")] is Edge.BACKWARD
@@ -78,9 +73,7 @@ def test_activation_modules_pass_the_gradient_on(graphs):
 def test_size_is_linear_in_layers():
     for count in (10, 200):
         graph = CausalGraph(
-            runs.watched(
-                make_facts(make_run(*(f"l{i}" for i in range(count))), s) for s in range(2)
-            )
+            watched(make_facts(make_run(*(f"l{i}" for i in range(count))), s) for s in range(2))
         )
         assert len(graph.structure.nodes) == 3 * count + 3
         edges = sum(len(graph.structure.parents(node)) for node in graph.structure.nodes)
@@ -171,7 +164,7 @@ def test_layers_that_do_not_feed_the_symptom_are_no_cause():
                 cells |= {(None, ActivationStat.NONFINITE): 1.0}
             yield make_facts(run, step, activation=cells)
 
-    graph = CausalGraph(runs.watched(steps()))
+    graph = CausalGraph(watched(steps()))
     assert out("left") not in graph.explaining(out("right"))
     assert out("left") in graph.explaining(out("head"))
 
@@ -233,14 +226,14 @@ def test_run_without_anomaly_keeps_the_links_of_its_hypothesis(graphs):
 
 
 def test_same_trace_gives_the_same_chain():
-    one, two = (CausalGraph(runs.watched_run("nan_loss")) for _ in range(2))
+    one, two = (CausalGraph(watched_run("nan_loss")) for _ in range(2))
     assert chain_for(one, FailureType.NUMERICAL_ERROR) == chain_for(
         two, FailureType.NUMERICAL_ERROR
     )
 
 
 def test_graph_shares_a_view_that_is_there_already():
-    trace = runs.watched_run("healthy")
+    trace = watched_run("healthy")
     view = CaseView(trace)
     assert CausalGraph(trace, view).view is view
 
@@ -255,7 +248,7 @@ def test_long_route_is_told_by_its_two_ends():
                 facts.parameter[:, ParameterStat.GRAD_NORM] = np.nan
             yield facts
 
-    links = CausalGraph(runs.watched(steps())).path(gradient("l00"))
+    links = CausalGraph(watched(steps())).path(gradient("l00"))
     assert len(links) == 8
     assert "more" in links[3].mechanism
     assert links[-1].layer == "l00"
@@ -263,4 +256,4 @@ def test_long_route_is_told_by_its_two_ends():
 
 def test_steps_are_labels_of_the_run():
     steps = [replace(f, step=f.step * 10) for f in steps_of("nan_loss")]
-    assert CausalGraph(runs.watched(steps)).roots()[0].onset.best == 1000
+    assert CausalGraph(watched(steps)).roots()[0].onset.best == 1000
