@@ -51,7 +51,7 @@ def assess(view: CaseView) -> Assessment | None:
     layer = outputs[-1]
     spread = view.activation(ActivationStat.SPREAD)[:, view.flow.row[layer.path]]
     shown = _shown(view, pair[1])
-    if shown is not None and float(view.late(shown)) < 2 * SPREAD:
+    if shown is not None and _latest_most(shown) < 2 * SPREAD:
         return None  # real samples are as alike: nothing that a generator could miss
     found = _against_past(view, layer, spread)
     if found is None and shown is not None:
@@ -67,6 +67,16 @@ def _shown(view: CaseView, judge: str) -> Array | None:
     return np.asarray(quiet(np.nanmax, view.inputs(InputStat.SAMPLE_SPREAD)[:, columns], axis=1))
 
 
+def _latest_most(shown: Array) -> float:
+    """Return the most diverse of what the discriminator was shown of late.
+
+    Of the largest, not of the middle: a generator that steps more often than the discriminator
+    shows it its own samples on most steps, and real ones on few.
+    """
+    known = shown[np.isfinite(shown)]
+    return float(np.max(known[-max(5, len(known) // 3) :])) if len(known) else float("nan")
+
+
 def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment | None:
     last = float(view.late(spread))
     most = float(np.nanmax(spread)) if np.isfinite(spread).any() else float("nan")
@@ -75,8 +85,7 @@ def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment
     is_one |= alike > ALIKE and last < 3 * SPREAD and last * (FALL + 1) < most
     if not is_one:
         return None
-    rows = np.flatnonzero(spread > 2 * SPREAD)
-    row = int(rows[-1]) + 1 if len(rows) else 0
+    row = _onset(spread, max(2.0 * SPREAD, 2.0 * last))
     what = f"differ by {figure(last)} of their size (at most {figure(most)} before)"
     return _found(view, layer, row, what, 0.8)
 
