@@ -52,9 +52,10 @@ def machine() -> dict[str, Any]:
 def command() -> str:
     """Return the command that runs now, without the paths of this machine."""
     script, *arguments = sys.argv
+    script = Path(script).resolve().relative_to(RESULTS.resolve().parents[1]).as_posix()
     shown = [Path(a).name if os.sep in a else a for a in arguments]
     shown = ["PYTHON" if a.startswith("python") else a for a in shown]
-    return " ".join(["python", f"benchmarks/{Path(script).name}", *shown])
+    return " ".join(["python", script, *shown])
 
 
 def save(name: str, command: str, data: dict[str, Any], **more_versions: str) -> Path:

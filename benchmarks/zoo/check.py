@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Prove of every program of the zoo that its fault hurts and that removing it helps.
 
-    python benchmarks/zoo/check.py [PROGRAM_OR_FOLDER ...] [--seeds 0 1 2] [--jobs 2] [--json OUT]
+    python benchmarks/zoo/check.py [PROGRAM_OR_FOLDER ...] [--save] [--seeds 0 1 2] [--jobs 2]
 
 NeuralDBG takes no part: `watch` is a stand-in that records nothing. A pair passes where the faulty
 run shows its harm (or raises) and the fixed one neither, on every seed; a healthy program where
 nothing is harmed and it learned. Exit status 1 where any does not.
+
+`--save` keeps each program's result in benchmarks/results/self-check.json as it comes, so that a
+run which was cut short goes on where it ended: what passed there, from the same source and over
+the same seeds, is not run again (`--again` runs it). docs/benchmarks.md shows what stands there.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import io
 import json
 import multiprocessing
@@ -21,10 +26,13 @@ import warnings
 from pathlib import Path
 from typing import Any, Self
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import record
 from pairs import Program, expand, load
 
+MEASUREMENT = "self-check"
 LONGEST_S = 10.0
 """CPU seconds of one run that the zoo allows: a benchmark that nobody waits for is not run."""
 
@@ -105,6 +113,7 @@ def check(job: tuple[str, tuple[int, ...], float]) -> dict[str, Any]:
     name, seeds, severity = job
     program = load(name)
     row: dict[str, Any] = {"program": program.name, "causes": program.TRUTH["causes"], "runs": []}
+    row |= {"source": source(name), "seeds": list(seeds), "severity": severity}
     if program.skip:
         return row | {"skipped": program.skip, "wrong": []}
     forms = (False, True) if program.TRUTH["causes"] else (False,)
@@ -112,6 +121,39 @@ def check(job: tuple[str, tuple[int, ...], float]) -> dict[str, Any]:
         for fixed in forms:
             row["runs"].append(run_once(program, fixed=fixed, seed=seed, severity=severity))
     return row | {"wrong": verdict(program, row["runs"])}
+
+
+def source(name: str) -> str:
+    """Return a short digest of the files that make a program: its own, and its operator's."""
+    operator, _, path = name.partition("::")[0].rpartition("@")
+    files = [Path(path)]
+    if operator:
+        from inject import HERE, parts
+
+        files = [parts(name)[1], HERE / "operators" / f"{parts(name)[0]}.py"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def kept(names: list[str], seeds: list[int], severity: float) -> dict[str, dict[str, Any]]:
+    """Return the saved rows that still hold, by name: passed, of this source and these seeds."""
+    document = record.load(MEASUREMENT) or {"data": {"rows": []}}
+    saved = {row["program"]: row for row in document["data"]["rows"]}
+    asked = {"seeds": seeds, "severity": severity, "wrong": []}
+    found = {}
+    for name in names:
+        row = saved.get(Path(name).name.replace(".py", ""), {})
+        wanted = asked | {"source": source(name)}
+        if "skipped" not in row and all(row.get(key) == value for key, value in wanted.items()):
+            found[name] = row
+    return found
+
+
+def save(row: dict[str, Any], *, only: set[str] | None = None) -> None:
+    """Put one program's row into the saved results; drop those of programs not in `only`."""
+    document = record.load(MEASUREMENT) or {"data": {"rows": []}}
+    rows = {old["program"]: old for old in document["data"]["rows"]} | {row["program"]: row}
+    whole = [rows[name] for name in sorted(rows) if only is None or name in only]
+    record.save(MEASUREMENT, "python benchmarks/zoo/check.py --save", {"rows": whole})
 
 
 def show(row: dict[str, Any]) -> None:
@@ -131,21 +173,37 @@ def show(row: dict[str, Any]) -> None:
 
 def main() -> int:
     """Check programs and print the table; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("paths", nargs="*")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--severity", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
+    parser.add_argument("--again", action="store_true", help="run what has passed, too")
     args = parser.parse_args()
-    jobs = [(name, tuple(args.seeds), args.severity) for name in expand(args.paths)]
-    rows = []
+    names = expand(args.paths)
+    done = kept(names, args.seeds, args.severity) if args.save and not args.again else {}
+    rows = list(done.values())
+    for row in rows:
+        show(row)
+    jobs = [(name, tuple(args.seeds), args.severity) for name in names if name not in done]
+    whole = None if args.paths else {Path(name).name.replace(".py", "") for name in names}
     with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=16) as pool:
         for row in pool.imap_unordered(check, jobs):
             rows.append(row)
             show(row)
+            if args.save:
+                save(row, only=whole)
     if args.json:
         args.json.write_text(json.dumps(rows, default=str), encoding="utf-8")
+    return totals(rows)
+
+
+def totals(rows: list[dict[str, Any]]) -> int:
+    """Print how many passed; return 1 where any did not, else 0."""
     failed = [row["program"] for row in rows if row["wrong"]]
     pairs = [row for row in rows if row["causes"]]
     skipped = [row for row in rows if "skipped" in row]
