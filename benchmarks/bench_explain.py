@@ -2,11 +2,12 @@
 """Time and memory to explain a long, wide trace: 100,000 steps of 200 layers, made without torch.
 
     python benchmarks/bench_explain.py [--steps 100000] [--layers 200] [--trace FILE] [--check]
+                                       [--save]
 
 All gradients, updates and the loss grow from 80 % of the run on. The trace is written to FILE
-(a temporary one by default) once; a fresh process then loads and explains it `--repeat` times.
-Reported: wall and CPU seconds of the fastest repeat, by part, and the peak resident set in MB.
-`--check` fails above 2 s of wall time or 300 MB.
+(a temporary one by default) once; for each edition a fresh process then loads and explains it
+`--repeat` times. Reported: wall and CPU seconds of the fastest repeat, how long of it opening took,
+and the peak resident set in MB. `--check` fails above 2 s of wall time or 300 MB with the engine.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +32,8 @@ from neuraldbg.testing import make_facts, make_run
 from neuraldbg.trace import TraceWriter, open_trace
 
 SECONDS, MEGABYTES = 2.0, 300.0
+DISABLED = {"engine": "", "core": "engine"}
+"""The plugins that are off, by edition."""
 
 
 def write(path: Path, steps: int, layers: int) -> None:
@@ -53,18 +57,18 @@ def write(path: Path, steps: int, layers: int) -> None:
     writer.finish(None)
 
 
-def measure(path: Path, repeat: int) -> dict[str, float]:
+def measure(path: Path, edition: str, repeat: int) -> dict[str, float]:
     """Load and explain a trace several times; return seconds of the fastest and the peak in MB."""
-    from neuraldbg_engine.causes import deck
-    from neuraldbg_engine.explain import explain
+    from neuraldbg.inquiry import Inquiry
+    from neuraldbg.plugins import PluginHost
 
-    cards, best = deck(), {}
+    host, best = PluginHost(disabled=DISABLED[edition]), {}
     for _ in range(repeat):
         start, cpu = time.perf_counter(), time.process_time()
         trace = open_trace(path)
         rows = len(trace.facts)
         loaded = time.perf_counter()
-        found = explain(trace, cards)
+        found = Inquiry(trace, host).explain_failure()
         end = time.perf_counter()
         now = {
             "seconds": end - start,
@@ -79,28 +83,43 @@ def measure(path: Path, repeat: int) -> dict[str, float]:
     return {**best, "peak_mb": peak / 1024}
 
 
+def by_edition(options: argparse.Namespace) -> dict[str, Any]:
+    """Write the trace where there is none, and measure each edition in a process of its own."""
+    found: dict[str, Any] = {"steps": options.steps, "layers": options.layers, "editions": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.trace or Path(folder) / "long.ndbg"
+        if not path.exists():
+            write(path, options.steps, options.layers)
+        found["file_mb"] = path.stat().st_size / 1e6
+        for edition in DISABLED:
+            command = [sys.executable, __file__, "--measure", edition, "--trace", str(path)]
+            command += ["--repeat", str(options.repeat)]
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            found["editions"][edition] = json.loads(output)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--layers", type=int, default=200)
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--measure", action="store_true", help="only explain --trace, print JSON")
+    parser.add_argument("--measure", choices=list(DISABLED), help="only explain --trace, as JSON")
     parser.add_argument("--check", action="store_true", help="fail above the limits")
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measure(options.trace, options.repeat)))
+        print(json.dumps(measure(options.trace, options.measure, options.repeat)))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        path = options.trace or Path(folder) / "long.ndbg"
-        if not path.exists():
-            write(path, options.steps, options.layers)
-        command = [sys.executable, __file__, "--measure", "--trace", str(path)]
-        command += ["--repeat", str(options.repeat)]
-        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    figures = json.loads(output)
-    for name, value in figures.items():
-        print(f"{name:>14} {value:.3g}")
+    found = by_edition(options)
+    for edition, figures in found["editions"].items():
+        print(f"{edition:>7}", *(f"{name} {value:.3g}" for name, value in figures.items()))
+    if options.save:
+        import record
+
+        record.save("explain", record.command(), found)
+    figures = found["editions"]["engine"]
     if options.check and (figures["seconds"] > SECONDS or figures["peak_mb"] > MEGABYTES):
         sys.exit(f"above {SECONDS} s or {MEGABYTES} MB")
 

@@ -2,7 +2,7 @@
 """Step time, watched / plain, interleaved in one run, with a plain / plain control.
 
     python benchmarks/bench_overhead.py [--rounds 15] [--threads 1 2] [--model mlp ...]
-                                        [--check 1.10] [--json rows.json]
+                                        [--check 1.10] [--json rows.json] [--save]
 
 Two copies of each program, one watched and one not, take turns of a few steps, each in a process of
 its own; a third, plain too, is the control: what its ratio is away from 1 is noise. The figure is
@@ -29,13 +29,13 @@ if any(os.environ.get(name) != value for name, value in _MALLOC.items()):
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **_MALLOC})  # noqa: S606
 
 import torch  # noqa: E402
-from models import PROGRAMS  # noqa: E402
+from models import PROGRAMS, WARMUP  # noqa: E402
 
 import neuraldbg  # noqa: E402
 from neuraldbg import NeuralDbg  # noqa: E402
 
-STEPS = {"tiny": (2_000, 5_000), "mlp": (6, 120), "cnn": (4, 220), "gpt": (4, 500)}
-"""Steps per turn, and before the first: two seconds of watching are free, and not counted."""
+TURN = {"tiny": 2_000, "mlp": 6, "cnn": 4, "gpt": 4, "gpt2": 2}
+"""Steps per turn."""
 
 
 def serve(name: str, *, watch: bool, threads: int) -> None:
@@ -97,9 +97,9 @@ class Row:
 def measure(name: str, rounds: int, threads: int) -> Row:
     """Let three processes take turns: plain, watched, plain."""
     runs = [Program(name, watch=w, threads=threads) for w in (False, True, False)]
-    steps, warmup = STEPS.get(name, (4, 90))
+    steps = TURN[name]
     for run in runs:
-        run.train(warmup)
+        run.train(WARMUP[name])
     watched, control, plain = [], [], []
     for turn in range(rounds):
         spent = {i: runs[i].train(steps) for i in [(turn + i) % 3 for i in range(3)]}
@@ -121,6 +121,7 @@ def main() -> None:
     parser.add_argument("--model", nargs="*", choices=list(PROGRAMS), default=["mlp", "cnn", "gpt"])
     parser.add_argument("--check", type=float, default=math.inf)
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
     parser.add_argument("--serve", nargs=2, metavar=("KIND", "MODEL"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
@@ -143,6 +144,10 @@ def main() -> None:
         versions = {"torch": torch.__version__, "neuraldbg": neuraldbg.__version__}
         document = [{**asdict(row), "versions": versions} for row in rows]
         args.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if args.save:
+        import record
+
+        record.save("overhead-alone", record.command(), {"rows": [asdict(row) for row in rows]})
     sys.exit(any(row.ratio / max(row.control, 1.0) > args.check for row in rows))
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """One training loop under one tool, stepped from outside over a pipe.
 
-    python benchmarks/lockstep.py TOOL MODEL
+    python benchmarks/lockstep.py TOOL MODEL [DEVICE]
 
 Reads one command per line and prints one JSON line for each: `turn N` takes N steps and gives
-their CPU seconds, `syncs N` takes N steps and gives how often a tensor was read on the host,
-`memory N` takes N steps and gives the growth of the resident set. Each tool runs under the
-interpreter that has it; this file imports torch and the tool it is asked for, nothing else. Every
-loop reads its loss once per step, as users do.
+their CPU seconds (on an accelerator wall seconds, its queue emptied before and after), `syncs N`
+takes N steps and gives how often a tensor was read on the host, `memory N` takes N steps and gives
+the growth of the resident set. Each tool runs under the interpreter that has it; this file imports
+torch and the tool it is asked for, nothing else. Every loop reads its loss once per step, as users
+do.
 """
 
 from __future__ import annotations
@@ -163,33 +164,42 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def answer(once: Callable[[], None], command: str) -> dict[str, float]:
+def now(device: str) -> float:
+    """Return CPU seconds, or on an accelerator wall seconds at which all its work is done."""
+    if device == "cpu":
+        return time.process_time()
+    torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
+def answer(once: Callable[[], None], command: str, device: str) -> dict[str, float]:
     """Carry out one command."""
     what, _, count = command.partition(" ")
     before = resident_mb() if what == "memory" else 0.0
-    start = time.process_time()
+    start = now(device)
     with counted() if what == "syncs" else contextlib.nullcontext([0]) as calls:
         for _ in range(int(count)):
             once()
-    spent = time.process_time() - start
+    spent = now(device) - start
     if what == "memory":
         return {"mb": resident_mb() - before}
-    return {"calls": calls[0]} if what == "syncs" else {"cpu_s": spent}
+    return {"calls": calls[0]} if what == "syncs" else {"seconds": spent}
 
 
 def main() -> None:
     """Serve the commands that come in, until the input ends."""
-    tool, name = sys.argv[1:3]
+    tool, name, device = [*sys.argv[1:], "cpu"][:3]
     # What tools print goes elsewhere: the pipe is for answers.
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model, step = PROGRAMS[name]()
+    with torch.device(device):
+        model, step = PROGRAMS[name]()
     with contextlib.contextmanager(TOOLS[tool])(model, step) as once:
         for line in sys.stdin:
-            print(json.dumps(answer(once, line.strip())), file=pipe, flush=True)
+            print(json.dumps(answer(once, line.strip(), device)), file=pipe, flush=True)
 
 
 if __name__ == "__main__":

@@ -106,10 +106,10 @@ class Layer(nn.Module):
 class Gpt(nn.Module):
     """Token and position tables, blocks, a norm and a head."""
 
-    def __init__(self, vocab: int, width: int, layers: int, length: int) -> None:
+    def __init__(self, vocab: int, width: int, layers: int, length: int, heads: int = 4) -> None:
         super().__init__()
         self.token, self.place = nn.Embedding(vocab, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Layer(width, 4) for _ in range(layers))
+        self.blocks = nn.ModuleList(Layer(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -120,17 +120,25 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
-def gpt() -> tuple[nn.Module, Step]:
-    """4 layers of width 128, 128 tokens, batch 8, AdamW and clipping."""
-    model = Gpt(256, 128, 4, 128)
+def _language(model: Gpt, vocab: int, length: int, batch: int) -> tuple[nn.Module, Step]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    ids = torch.randint(0, 256, (8, 129))
+    ids = torch.randint(0, vocab, (batch, length + 1))
     return model, Step(
         model,
         optimizer,
         lambda: F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()),
         clip=1.0,
     )
+
+
+def gpt() -> tuple[nn.Module, Step]:
+    """4 layers of width 128, 128 tokens, batch 8, AdamW and clipping."""
+    return _language(Gpt(256, 128, 4, 128), 256, 128, 8)
+
+
+def gpt2() -> tuple[nn.Module, Step]:
+    """GPT-2 small without weight tying: 12 layers of width 768, 1,024 tokens, batch 8."""
+    return _language(Gpt(50_257, 768, 12, 1024, heads=12), 50_257, 1024, 8)
 
 
 def tiny() -> tuple[nn.Module, Step]:
@@ -144,4 +152,6 @@ def tiny() -> tuple[nn.Module, Step]:
     return model, Step(model, optimizer, lambda: F.mse_loss(model(x), y))
 
 
-PROGRAMS = {"mlp": mlp, "cnn": cnn, "gpt": gpt, "tiny": tiny}
+PROGRAMS = {"mlp": mlp, "cnn": cnn, "gpt": gpt, "tiny": tiny, "gpt2": gpt2}
+WARMUP = {"mlp": 120, "cnn": 220, "gpt": 500, "tiny": 5_000, "gpt2": 60}
+"""Steps before anything is measured: two seconds of watching are free, and not counted."""

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import record
 import report_cost
 import report_dogfood
+import report_zoo
 from report_accuracy import accuracy, left_out, quietness, time_to_explain
 from tables import paragraphs, table
 
@@ -27,7 +28,20 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 SCENARIOS = ROOT / "docs" / "PHASE2_DOGFOODING.md"
 README = ROOT / "README.md"
-MEASUREMENTS = ("accuracy", "quiet", "accuracy-public", "quiet-public", "left-out", "overhead")
+MEASUREMENTS = (
+    "self-check",
+    "accuracy",
+    "accuracy-public",
+    "left-out",
+    "quiet",
+    "quiet-public",
+    "overhead",
+    "overhead-accelerator",
+    "overhead-alone",
+    "memory",
+    "explain",
+)
+"""In the order of their sections."""
 
 INTRODUCTION = """\
 What NeuralDBG gets right, when it is wrongly loud, and what it costs.
@@ -55,23 +69,27 @@ def provenance(documents: list[dict[str, Any]]) -> str:
 
 def page(found: dict[str, dict[str, Any]]) -> str:
     """Return docs/benchmarks.md: the sections whose measurements exist."""
+    public = {name: found.get(f"{name}-public") for name in ("accuracy", "quiet")}
+    sections = {
+        "self-check": report_zoo.zoo,
+        "accuracy": lambda document: accuracy(document, public["accuracy"]),
+        "left-out": left_out,
+        "quiet": lambda document: quietness(document, public["quiet"]),
+        "overhead": report_cost.cost,
+        "overhead-accelerator": report_cost.accelerator,
+        "overhead-alone": report_cost.alone,
+        "memory": report_cost.memory,
+    }
     parts = [
         "# Benchmarks",
         "<!-- Written by `python benchmarks/report.py`; do not edit. -->",
         INTRODUCTION,
     ]
-    if "accuracy" in found:
-        parts.append(accuracy(found["accuracy"], found.get("accuracy-public")))
-    if "left-out" in found:
-        parts.append(left_out(found["left-out"]))
-    if "quiet" in found:
-        parts.append(quietness(found["quiet"], found.get("quiet-public")))
-    if "overhead" in found:
-        parts.append(report_cost.cost(found["overhead"]))
-    if found.keys() & {"overhead", "accuracy"}:
+    parts += [section(found[name]) for name, section in sections.items() if name in found]
+    if found.keys() & {"explain", "accuracy"}:
         parts.append("## Time to explain")
-    if "overhead" in found:
-        parts.append(report_cost.explain(found["overhead"]))
+    if "explain" in found:
+        parts.append(report_cost.explain(found["explain"]))
     if "accuracy" in found:
         parts.append(time_to_explain(found["accuracy"]))
     parts += ["## How it was measured", provenance(list(found.values()))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from report_accuracy import EDITION
 from tables import NONE, paragraphs, table
 
 TOOLS = {
@@ -22,6 +23,7 @@ MODELS = {
     "cnn": "residual net of width 32, 32x32 pictures, batch 32, SGD",
     "gpt": "4 blocks of width 128, 128 tokens, batch 8, AdamW and clipping",
     "tiny": "8-32-32-1, batch 32, SGD",
+    "gpt2": "GPT-2 small, untied: 12 blocks of width 768, 1,024 tokens, batch 8, AdamW, clipping",
 }
 
 
@@ -29,67 +31,148 @@ def cost(document: dict[str, Any]) -> str:
     """Return the section on what watching costs."""
     data = document["data"]
     models = [name for name in MODELS if name in data["models"]]
-    steps = [(f"`{m}`", MODELS[m], f"{data['models'][m]['plain_ms']:.2f}") for m in models]
     return paragraphs(
         "## Cost",
         "Each tool trains a copy of its own, in a process of its own; the processes take turns of "
         "a few steps, one at a time.\n"
         f"The figure is the median over {data['rounds']} rounds of CPU time per step, divided by "
-        "that of the plain loop in the same round, on one thread.\n"
+        "that of the plain loop in the same round, on one thread; its quartiles stand behind it.\n"
+        "The first two seconds of watching by NeuralDBG are free by design, and not counted.\n"
         "`wandb.watch(model)` looks at gradients once in 1,000 steps, with `log_freq=1` on every "
         "one; CPU time of its background process is not counted.\n"
         "TorchLens' checks are change, update ratio, magnitude and non-finite gradients.",
-        _by_model("ratio", data, models, lambda ratio: f"{ratio:.3f}"),
-        table(("model", "what it is", "ms per plain step"), steps),
+        _by_model(data, models, _ratio),
+        _models(data, models),
         "### Host reads",
         "How often per step the tool reads a tensor on the host (`item`, `tolist`, `numpy`, `cpu`, "
         "`bool`, `float`, `int`), beyond the loop's own.\n"
-        "On an accelerator each of these may wait for the device.\n"
-        "They are counted on the CPU; no GPU was at hand.",
-        _by_model("added_reads", data, models, lambda reads: f"{reads:.0f}"),
-        "### Memory",
-        _memory(data["memory"]),
+        "On an accelerator each of these may wait for the device.",
+        _by_model(data, models, lambda found, tool: f"{found['added_reads'][tool]:.1f}"),
+        "### Memory beside other tools",
+        _memory_beside(data["memory"]),
     )
 
 
-def _by_model(key: str, data: dict[str, Any], models: list[str], show: Any) -> str:
+def accelerator(document: dict[str, Any]) -> str:
+    """Return the section on what watching costs on an accelerator."""
+    data = document["data"]
+    models = [name for name in MODELS if name in data["models"]]
+    return paragraphs(
+        "### On an accelerator",
+        f"The same on {data['device']}: wall time per step over {data['rounds']} rounds, the "
+        "device's queue emptied before and after each turn.",
+        _by_model(data, models, _ratio),
+        _models(data, models),
+        "Host reads per step beyond the loop's own:",
+        _by_model(data, models, lambda found, tool: f"{found['added_reads'][tool]:.1f}"),
+    )
+
+
+def _models(data: dict[str, Any], models: list[str]) -> str:
+    lines = [(f"`{m}`", MODELS[m], f"{data['models'][m]['plain_ms']:.2f}") for m in models]
+    return table(("model", "what it is", "ms per plain step"), lines)
+
+
+def _ratio(found: dict[str, Any], tool: str) -> str:
+    low, high = found["quartiles"][tool]
+    return f"{found['ratio'][tool]:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _by_model(data: dict[str, Any], models: list[str], show: Any) -> str:
     lines = []
     for tool, name in TOOLS.items():
-        figures = [data["models"][model][key].get(tool) for model in models]
-        if any(figure is not None for figure in figures):
-            lines.append((name, *(NONE if f is None else show(f) for f in figures)))
+        found = [data["models"][model] for model in models]
+        if any(tool in one["ratio"] for one in found):
+            cells = (show(one, tool) if tool in one["ratio"] else NONE for one in found)
+            lines.append((name, *cells))
     return table(("tool", *(f"`{model}`" for model in models)), lines)
 
 
-def _memory(data: dict[str, Any]) -> str:
+def _memory_beside(data: dict[str, Any]) -> str:
     first, last = data["steps"]
     lines = [(TOOLS.get(t, "plain"), f"{mb:+.2f}") for t, mb in data["mb"].items()]
-    long = data["long"]
     return paragraphs(
         f"Growth of the process's resident set from step {first:,} to step {last:,} of `tiny`.",
         table(("tool", "MB"), lines),
-        f"NeuralDBG from step {long['steps'][0]:,} to step {long['steps'][1]:,}, less the plain "
-        f"loop's own growth: {long['mb']:+.2f} MB.",
+    )
+
+
+def alone(document: dict[str, Any]) -> str:
+    """Return the section on NeuralDBG alone, on one thread and on more."""
+    lines = [
+        (
+            f"`{row['model']}`",
+            row["threads"],
+            f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})",
+            f"{row['control']:.3f}",
+            f"{row['ms_per_step']:.2f}",
+        )
+        for row in document["data"]["rows"]
+    ]
+    head = ("model", "threads", "watched / plain", "plain / plain", "ms per plain step")
+    return paragraphs(
+        "### On more threads",
+        "NeuralDBG alone, three processes taking turns; CPU time of all threads.",
+        table(head, lines),
+    )
+
+
+def memory(document: dict[str, Any]) -> str:
+    """Return the section on memory over a long run."""
+    data, where = document["data"], "memory"
+    if data["in_file"]:
+        where = "a file"
+    lines = [
+        (name, f"{data['settled']:,} to {data[key]['steps']:,}", f"{data[key]['mb']:+.2f}")
+        for key, name in (("ours", f"NeuralDBG, trace in {where}"), ("plain", "plain"))
+    ]
+    return paragraphs(
+        "### Memory over steps",
+        "Growth of the resident set while a small network trains on and on.",
+        table(("loop", "steps", "MB"), lines),
     )
 
 
 def explain(document: dict[str, Any]) -> str:
-    """Return the sentence on how long the longest trace takes to explain."""
-    data = document["data"]["explain"]
-    seconds = ", ".join(f"{value:.2f} s ({name})" for name, value in data["seconds"].items())
-    return (
+    """Return how long the longest trace takes to explain."""
+    data = document["data"]
+    lines = [
+        (
+            EDITION[edition],
+            f"{one['load_seconds']:.2f}",
+            f"{one['seconds'] - one['load_seconds']:.2f}",
+            f"{one['seconds']:.2f}",
+            f"{one['cpu_seconds']:.2f}",
+            f"{one['peak_mb']:.0f}",
+        )
+        for edition, one in data["editions"].items()
+    ]
+    head = ("edition", "s to open", "s to explain", "s in all", "CPU s", "peak MB")
+    return paragraphs(
         f"A trace file of {data['steps']:,} steps and {data['layers']} layers "
-        f"({data['file_mb']} MB), opened and explained, in CPU time: {seconds}."
+        f"({data['file_mb']:.0f} MB), opened and explained in a fresh process, torch not loaded:",
+        table(head, lines),
     )
 
 
 def readme_block(document: dict[str, Any]) -> str:
-    """Return README's table: ours and its control on every model."""
-    data = document["data"]["models"]
+    """Return README's table: ours and its control on every model, and what made it."""
+    data = document["data"]
     lines = []
     for model in MODELS:
-        if model in data:
-            ratio = data[model]["ratio"]
-            plain = f"{data[model]['plain_ms']:.2f}"
-            lines.append((model, f"{ratio['ours']:.3f}", f"{ratio['control']:.3f}", plain))
-    return table(("model", "watched / plain", "plain / plain", "ms per plain step"), lines)
+        if model in data["models"]:
+            found = data["models"][model]
+            plain, control = f"{found['plain_ms']:.2f}", f"{found['ratio']['control']:.3f}"
+            lines.append((f"`{model}`", _ratio(found, "ours"), control, plain))
+    kind = document["machine"]
+    return paragraphs(
+        table(("model", "watched / plain", "plain / plain", "ms per plain step"), lines),
+        "`watched / plain` is the ratio of CPU time per step, median (and quartiles) of "
+        f"{data['rounds']} rounds; `plain / plain` is a control, and its distance from 1 is "
+        "noise.\n"
+        f"Measured on {document['date']} by `{document['command']}` with torch "
+        f"{document['versions']['torch']} on one thread of a machine of {kind['cores']} cores "
+        f"({kind['processor']}).\n"
+        + "; ".join(f"`{m}` is {MODELS[m]}" for m in MODELS if m in data["models"])
+        + ".",
+    )

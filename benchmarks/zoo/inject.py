@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Put every operator's fault into healthy programs of the zoo; keep the pairs in which it hurts.
 
-    python benchmarks/zoo/inject.py [--operators NAME ...] [--programs NAME ...] [--write]
+    python benchmarks/zoo/inject.py [--operators NAME ...] [--programs NAME ...] [--write] [--again]
 
 Each operator of operators/ is tried on each program of PROGRAMS over three seeds, without
 NeuralDBG. A pair counts where the harm shows on every seed: the program did not learn, raised, or
 lost at least a quarter of the way that its loss goes without the fault. `--write` stores the pairs
-that count, and why the others do not, in injected.toml; `python benchmarks/bench_accuracy.py
+that count, and why the others do not, in injected.toml, and tries no pair that stands there
+(`--again` does); `python benchmarks/bench_accuracy.py
 benchmarks/zoo/injected.toml` scores them.
 """
 
@@ -32,16 +33,30 @@ from seam import NotApplicable, train_with  # noqa: E402
 
 OPERATORS = sorted(p.stem for p in (HERE / "operators").glob("[a-z]*.py"))
 PROGRAMS = (
-    "healthy_kiln_gru",
-    "healthy_ship_fuel_tonnes",
-    "healthy_tile_resnet_bn",
     "healthy_grain_size_bfloat",
     "healthy_survey_half_random_answers",
-    "healthy_violin_restarts_conv",
     "healthy_visitor_count_poisson",
+    "healthy_ship_fuel_tonnes",
+    "healthy_photon_micro_loss",
+    "healthy_harbour_cargo_kilograms",
+    "healthy_gear_autoencoder",
+    "healthy_bee_dance_batch4",
+    "healthy_dial_binary_weights",
+    "healthy_kanji_nll",
+    "healthy_fish_warm_restarts",
+    "healthy_parrot_sum_by_hand",
+    "healthy_isotope_safe_where",
+    "healthy_flood_damage_huber",
+    "healthy_antenna_sparse_units",
+    "healthy_plagiarism_bce",
+    "healthy_particle_energy_sum",
+    "healthy_pedestrian_curriculum",
     "healthy_tide_truncated_history",
+    "healthy_ocean_zero_residual",
+    "healthy_violin_restarts_conv",
 )
-"""Quick ones of different make: recurrent, convolutional, dense; four optimizers; three losses."""
+"""Quick ones of different make: dense, convolutional, recurrent, with attention; with and without
+norms, dropout and clipping; five optimizers; losses of all sizes."""
 STORE = HERE / "injected.toml"
 SEEDS = (0, 1, 2)
 LOST = 0.25
@@ -144,9 +159,14 @@ def stored() -> list[dict[str, Any]]:
     ]
 
 
+def pair(row: dict[str, Any]) -> tuple[str, str]:
+    """Return a row's operator and program."""
+    return row["operator"], row["program"]
+
+
 def store(rows: list[dict[str, Any]]) -> None:
     """Put rows into injected.toml, over older ones of the same pairs."""
-    fresh = {(row["operator"], row["program"]): row for row in stored() + rows}
+    fresh = {pair(row): row for row in stored() + rows}
     STORE.write_text(written([fresh[key] for key in sorted(fresh)]), encoding="utf-8")
 
 
@@ -173,9 +193,17 @@ def main() -> None:
     parser.add_argument("--programs", nargs="+", default=list(PROGRAMS))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true", help=f"store the pairs in {STORE.name}")
+    parser.add_argument("--again", action="store_true", help="try what stands there, too")
     args = parser.parse_args()
-    jobs = [(stem, tuple(args.operators)) for stem in args.programs]
-    rows: list[dict[str, Any]] = []
+    known = {} if args.again or not args.write else {pair(row): row for row in stored()}
+    wanted = [(name, stem) for stem in args.programs for name in args.operators]
+    left = [one for one in wanted if one not in known]
+    jobs = [
+        (stem, tuple(name for name, of in left if of == stem))
+        for stem in args.programs
+        if any(of == stem for _, of in left)
+    ]
+    rows = [known[one] for one in wanted if one in known]
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
         for part in pool.imap_unordered(attempt, jobs):
             rows += part
