@@ -14,6 +14,7 @@ CORE = "packages/neuraldbg-core"
 ENGINE = "packages/neuraldbg-engine"
 PUBLIC = "neuraldbg==1.3.2"  # what stands on PyPI, measured beside ours
 PEERS = ("wandb==0.31.*", "torchlens==2.36.*")  # other tools, measured beside ours
+ZOO = ("peft>=0.17", "torch_geometric>=2.6")  # what programs of the zoo's optional/ train with
 
 
 def install(session: nox.Session, *groups: str, packages: tuple[str, ...] = (CORE, ENGINE)) -> None:
@@ -129,14 +130,17 @@ def example(session: nox.Session) -> None:
 
 
 def environment(session: nox.Session, name: str, *packages: str) -> str:
-    """Make an environment beside the session's own, with torch; return its interpreter."""
-    folder = Path(session.create_tmp()).resolve() / name
-    python = str(folder / "bin" / "python")
-    if not folder.exists():
+    """Make an environment for all sessions, with torch and packages; return its interpreter."""
+    folder = session.cache_dir.resolve() / name
+    python, wanted = str(folder / "bin" / "python"), " ".join(packages)
+    made = folder / "made-of.txt"  # written last: what was cut short is made anew
+    if not made.is_file() or made.read_text(encoding="utf-8") != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
         session.run("python", "-m", "venv", str(folder))
         pip = (python, "-m", "pip", "install", "--quiet")
         session.run(*pip, "--upgrade", "pip>=25.1", external=True)
         session.run(*pip, "--group", "torch", *packages, external=True)
+        made.write_text(wanted, encoding="utf-8")
     return python
 
 
@@ -145,12 +149,24 @@ def public_release(session: nox.Session) -> str:
     return environment(session, "public", "numpy", PUBLIC)
 
 
+def measure(session: nox.Session, *command: str) -> None:
+    """Run a measurement and rewrite the pages from it.
+
+    With arguments, `nox -s NAME -- ARGUMENTS`, nothing is saved unless `--save` is among them: a
+    part of the zoo, or fewer rounds, is no figure for the pages.
+    """
+    save = () if session.posargs else ("--save",)
+    session.run("python", *command, *save, *session.posargs)
+    if "--save" in (*save, *session.posargs):
+        session.run("python", "benchmarks/report.py")
+
+
 def score(session: nox.Session, script: str) -> None:
     """Run a script over the zoo, for this repository and for the published release."""
     install(session, "bench")
-    session.run("python", script, "--save", *session.posargs)
-    session.run("python", script, "--save", "--public", public_release(session), *session.posargs)
-    session.run("python", "benchmarks/report.py")
+    session.install(*ZOO)
+    measure(session, script)
+    measure(session, script, "--public", public_release(session))
 
 
 @nox.session(name="bench-accuracy")
@@ -171,14 +187,17 @@ def bench_overhead(session: nox.Session) -> None:
     install(session, "bench")
     peers = environment(session, "peers", *PEERS)
     others = ("--peers", peers, "--public", public_release(session))
-    session.run("python", "benchmarks/bench_beside.py", "--save", *others, *session.posargs)
-    session.run("python", "benchmarks/report.py")
+    measure(session, "benchmarks/bench_beside.py", *others)
+    if not session.posargs:
+        measure(session, "benchmarks/bench_memory.py")
+        measure(session, "benchmarks/bench_explain.py")
 
 
 @nox.session(name="zoo-check")
 def zoo_check(session: nox.Session) -> None:
     """Prove without NeuralDBG that every fault of the zoo hurts and that removing it helps."""
     install(session, "torch", packages=())
+    session.install("numpy", *ZOO)
     session.run("python", "benchmarks/zoo/check.py", *session.posargs)
 
 

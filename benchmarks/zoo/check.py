@@ -153,7 +153,7 @@ def save(row: dict[str, Any], *, only: set[str] | None = None) -> None:
     document = record.load(MEASUREMENT) or {"data": {"rows": []}}
     rows = {old["program"]: old for old in document["data"]["rows"]} | {row["program"]: row}
     whole = [rows[name] for name in sorted(rows) if only is None or name in only]
-    record.save(MEASUREMENT, "python benchmarks/zoo/check.py --save", {"rows": whole})
+    record.save(MEASUREMENT, "python benchmarks/zoo/check.py --save --again", {"rows": whole})
 
 
 def show(row: dict[str, Any]) -> None:

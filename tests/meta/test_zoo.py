@@ -94,6 +94,33 @@ print(json.dumps(check((name, (0,), 1.0))))
     assert [run["harmed"] for run in row["runs"]] == [True, False]
 
 
+def test_the_self_check_goes_on_where_it_was_cut_short(tmp_path):
+    first, second = tmp_path / "quince.py", tmp_path / "medlar.py"
+    for file in (first, second):
+        file.write_text(
+            'TRUTH = {"causes": []}\n'
+            "def train(watch, fixed=False, seed=0): return {}\n"
+            "def harmed(result): return False\n"
+        )
+    code = f"""
+import check, record
+from pathlib import Path
+record.RESULTS = Path({str(tmp_path / "results")!r})
+names = [{str(first)!r}, {str(second)!r}]
+check.save(check.check((names[0], (0,), 1.0)))
+half = [Path(n).name for n in check.kept(names, [0], 1.0)]
+check.save(check.check((names[1], (0,), 1.0)))
+whole = len(check.kept(names, [0], 1.0))
+others = len(check.kept(names, [0, 1], 1.0))
+Path(names[0]).write_text(Path(names[0]).read_text().replace("False", "True"))
+changed = [Path(n).name for n in check.kept(names, [0], 1.0)]
+check.save(check.check((names[1], (0,), 1.0)), only={{"medlar"}})
+left = [row["program"] for row in record.load("self-check")["data"]["rows"]]
+print(json.dumps([half, whole, others, changed, left]))
+"""
+    assert _call(code) == [["quince.py"], 2, 0, ["medlar.py"], ["medlar"]]
+
+
 def test_an_operator_hurts_a_program_and_leaves_no_trace():
     code = """
 import importlib, math, torch
