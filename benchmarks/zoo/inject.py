@@ -121,7 +121,8 @@ def attempt(job: tuple[str, tuple[str, ...]]) -> list[dict[str, Any]]:
 
     torch.set_num_threads(1)
     stem, operators = job
-    program, start = load(str(HERE / "programs" / f"{stem}.py")), time.process_time()
+    program, start = load(str(parts(f"@{stem}")[1])), time.process_time()
+    stem = program.family
     bar = clean_bar(program)
     rows = []
     for name in operators:
@@ -195,6 +196,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"store the pairs in {STORE.name}")
     parser.add_argument("--again", action="store_true", help="try what stands there, too")
     args = parser.parse_args()
+    files = [parts(f"@{name}")[1].resolve() for name in args.programs]
+    if args.write and any(file.parent != HERE.resolve() / "programs" for file in files):
+        parser.error("--write stores pairs with the zoo's own programs only")
     known = {} if args.again or not args.write else {pair(row): row for row in stored()}
     wanted = [(name, stem) for stem in args.programs for name in args.operators]
     left = [one for one in wanted if one not in known]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -92,6 +93,39 @@ print(json.dumps(check((name, (0,), 1.0))))
     row = _call(code)
     assert row["wrong"] == []
     assert [run["harmed"] for run in row["runs"]] == [True, False]
+
+
+@pytest.fixture
+def examples(tmp_path) -> tuple[Path, Path]:
+    """Files of the program and of the operator that the zoo's page shows, written to disk."""
+    shown = re.findall(r"(?s)```python\n(.*?)```", (ZOO / "README.md").read_text(encoding="utf-8"))
+    files = tmp_path / "lamp_wattage.py", tmp_path / "nan_at_twenty.py"
+    for file, text in zip(files, shown, strict=True):
+        file.write_text(text, encoding="utf-8")
+    return files
+
+
+def test_the_page_shows_a_program_that_the_self_check_passes(examples):
+    name = str(examples[0])
+    row = _call(f"from check import check\nprint(json.dumps(check(({name!r}, (0, 1, 2), 1.0))))")
+    assert row["wrong"] == []
+    assert [run["harmed"] for run in row["runs"]] == [True, False] * 3
+
+
+def test_the_page_shows_an_operator_that_hurts_a_program_it_has_never_seen(examples):
+    program, operator = map(str, examples)
+    code = f"""
+import inject, pairs
+sys.modules["operators.nan_at_twenty"] = pairs.module_of({operator!r})
+pairs.with_severity = lambda train: lambda watch, seed=0: train(watch, fixed=True, seed=seed)
+rows = inject.attempt(({program!r}, ("nan_at_twenty", "poison_nan", "eval_mode")))
+print(json.dumps([[row["operator"], row["program"], row["why"], row["onset"]] for row in rows]))
+"""
+    assert _call(code) == [
+        ["nan_at_twenty", "lamp_wattage", "", [20, 20]],
+        ["poison_nan", "lamp_wattage", "", [20, 20]],
+        ["eval_mode", "lamp_wattage", "does not hurt on seed 0", [10, 10]],
+    ]
 
 
 def test_the_self_check_goes_on_where_it_was_cut_short(tmp_path):
