@@ -46,6 +46,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--recorded",
         type=Path,
+        nargs="+",
         metavar="FOLDER",
         help="run nothing: explain what corpus.py recorded",
     )
@@ -126,7 +127,7 @@ def run(args: argparse.Namespace, names: list[str], forms: tuple[str, ...]) -> d
     start = time.monotonic()
     jobs = [f"{form}:{Path(n).resolve()}" for n in names for form in forms]
     if args.recorded:
-        jobs = recorded(args.recorded, forms)
+        jobs = [job for folder in args.recorded for job in recorded(folder, forms)]
     rows, skipped, crashed = [], {}, []
     for row in runner.run_all(jobs=jobs, workers=args.jobs, **tool(args)):
         if row.get("crashed"):

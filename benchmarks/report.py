@@ -21,8 +21,9 @@ import record
 import report_cost
 import report_dogfood
 import report_zoo
-from report_accuracy import accuracy, left_out, quietness, time_to_explain
-from tables import paragraphs, table
+from report_accuracy import EDITION, accuracy, apart, left_out, quietness, time_to_explain
+from scoring import COLUMNS, counts
+from tables import paragraphs, share, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -92,8 +93,17 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         parts.append(report_cost.explain(found["explain"]))
     if "accuracy" in found:
         parts.append(time_to_explain(found["accuracy"]))
-    parts += ["## How it was measured", provenance(list(found.values()))]
+    parts += ["## How it was measured", provenance(list(found.values())), _recorded(found)]
     return paragraphs(*parts)
+
+
+def _recorded(found: dict[str, dict[str, Any]]) -> str:
+    if not any("--recorded" in document["command"] for document in found.values()):
+        return ""
+    return (
+        "`--recorded FOLDER` explains what `python benchmarks/corpus.py FOLDER` recorded before; "
+        "without it the programs run anew."
+    )
 
 
 def readme(text: str, found: dict[str, dict[str, Any]]) -> str:
@@ -117,11 +127,7 @@ def _blocks(found: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _accuracy_block(accurate: dict[str, Any], quiet: dict[str, Any]) -> str:
-    from report_accuracy import EDITION
-    from scoring import COLUMNS, counts
-    from tables import share
-
-    rows, lines = accurate["data"]["rows"], []
+    rows, lines = apart(accurate["data"]["rows"])[0], []
     for edition in ("engine", "core"):
         for part in ("tuned", "held out"):
             picked = [r["marks"][edition] for r in rows if r["half"] == part]

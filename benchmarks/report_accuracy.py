@@ -28,7 +28,7 @@ def _cells(rows: Rows, edition: str, columns: tuple[str, ...]) -> list[str]:
 
 def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
     """Return the section on what it says of faulty programs."""
-    rows = document["data"]["rows"]
+    rows, injected = apart(document["data"]["rows"])
     causes = {cause for row in rows for cause in row["truth"]["causes"][:1]}
     head = ("edition", "half", "programs", *scoring.COLUMNS)
     parts = []
@@ -54,10 +54,27 @@ def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
         "### By cause",
         "The cause is the one that the program's author accepts first.",
         _grouped(rows, "cause", lambda row: f"`{row['truth']['causes'][0]}`"),
+        _by_operator(injected),
         "### What it got wrong",
         "Every program whose first answer with the engine names a cause that is not accepted.",
-        _wrong(rows),
+        _wrong(rows + injected),
         _beside_public(rows, public),
+    )
+
+
+def apart(rows: Rows) -> tuple[Rows, Rows]:
+    """Return the rows of the zoo's own faulty programs, and those of faults put in by operators."""
+    return [r for r in rows if "@" not in r["program"]], [r for r in rows if "@" in r["program"]]
+
+
+def _by_operator(rows: Rows) -> str:
+    if not rows:
+        return ""
+    return paragraphs(
+        "### By operator",
+        f"{len(rows)} healthy programs with a fault put in by an operator that hurts them; they "
+        "are counted here only.",
+        _grouped(rows, "operator", lambda row: f"`{row['program'].partition('@')[0]}`"),
     )
 
 
