@@ -383,13 +383,15 @@ def _name(name: str) -> str:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, torch.Tensor):
+    """Return what was recorded as a number; say what could have been recorded where it is none."""
+    try:
+        if not isinstance(value, torch.Tensor):
+            return float(value)
         plain = value.detach()
         if plain.numel() == 0:
             return math.nan
         return float(plain if plain.numel() == 1 else plain.float().mean())
-    try:
-        return float(value)
-    except ValueError:
-        message = f"expected a number or a tensor, not {value!r}"
+    except (TypeError, ValueError, RuntimeError):
+        hint = ": does the function that computes it return it?" if value is None else ""
+        message = f"a loss or metric is a number or a real tensor, not {value!r}{hint}"
         raise TypeError(message) from None

@@ -174,7 +174,9 @@ def gradient_depth(view: CaseView, *, late: bool = False) -> Depth | None:
         return None
     floor = max(float(np.nanmax(rms)) * 1e-12, 1e-30)
     logs = np.log(np.maximum(rms, floor))
-    slope, _ = theil_sen(np.arange(len(rms))[usable], logs[usable])
+    fitted = usable & (rms > floor)  # what is below is 0: how far below, nobody can tell
+    fitted = fitted if fitted.sum() >= 3 else usable
+    slope, _ = theil_sen(np.arange(len(rms))[fitted], logs[fitted])
     top = float(np.nanmax(rms[-3:]))
     first = float(rms[usable][0])
     return Depth(
@@ -253,6 +255,23 @@ def chance_loss(view: CaseView) -> float | None:
     """Return the loss at chance where the main loss is a cross-entropy over known classes."""
     chance = view.objective.ignorant
     return chance if view.objective.is_classification and np.isfinite(chance) else None
+
+
+FAR = 30.0
+"""Last loss over the first. Losses of agents grow tenfold when they find rewards."""
+BEYOND = 1e4
+"""Times the first loss from which a new level is a divergence too."""
+
+
+def runs_away(view: CaseView) -> bool:
+    """Whether the loss diverged far, and still grew in the last quarter: it found no new level."""
+    curve = view.curve
+    if not curve.is_diverged or curve.end < FAR * max(curve.start, 1e-6):
+        return False
+    if curve.is_broken or curve.end > BEYOND * max(curve.start, 1e-6):
+        return True
+    count = len(curve)
+    return curve.level(count - count // 8, count) > 1.3 * curve.level(count // 2, 3 * count // 4)
 
 
 def is_own_target(view: CaseView) -> bool:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.causes import UNKNOWN, Vocabulary, vocabulary, words
 from neuraldbg.schema.hypotheses import CausalHypothesis, Coupling, RootCause
 from neuraldbg.schema.keys import SYMPTOMS, failure_key
-from neuraldbg.trace import Trace
+from neuraldbg.trace import LEDGER_FIELDS, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,13 +80,24 @@ def _own_row(hypothesis: CausalHypothesis, rows: Mapping[str, RootCause]) -> Roo
     return RootCause(failure=name, layer=hypothesis.layer, step=hypothesis.onset, event="")
 
 
+UNTRAINED = ", but no backward pass and no optimizer step was seen"
+"""What is added where nothing was trained, as far as hooks can tell: silence is no praise then."""
+
+
+def is_untrained(trace: Trace) -> bool:
+    """Return whether steps are recorded, none of which held a backward pass or optimizer step."""
+    facts = trace.facts.ledger
+    columns = [LEDGER_FIELDS.index(name) for name in ("backwards", "steps", "skipped")]
+    return trace.step_count > 0 and not np.nansum(facts[:, columns])
+
+
 def headline(trace: Trace, hypotheses: Sequence[CausalHypothesis]) -> str:
     """Return how long the run was and how it fares, in one clause."""
     count = trace.step_count
     steps = "no step recorded" if not count else f"{count:,} step{'s' * (count != 1)}"
     ending = f", stopped by {shortened(trace.exception)}" if trace.exception else ""
     if not hypotheses:
-        return f"{steps}{ending}, no failure found"
+        return f"{steps}{ending}, no failure found{UNTRAINED if is_untrained(trace) else ''}"
     return f"{steps}{ending}, {finding(hypotheses[0])}"
 
 

@@ -27,7 +27,7 @@ def assess(view: CaseView) -> Assessment | None:
     is_cast = not half and "float16_outputs" in view.observations
     if is_cast:
         half = list(view.matrix_rows)
-    if not half or not view.is_failing or view.is_broken:
+    if not half or view.is_broken or not (view.is_failing or _is_lost(view)):
         return None
     if np.isfinite(view.ledger("loss_scale")).any() or (is_cast and dead_layers(view)):
         return None
@@ -58,3 +58,21 @@ def assess(view: CaseView) -> Assessment | None:
             {"lr_too_low", "unknown", "labels_unrelated_to_inputs", "zero_grad_before_step"}
         ),
     )
+
+
+FEW = 5
+"""Steps below which gradients of 0 may be chance."""
+
+
+def _is_lost(view: CaseView) -> bool:
+    """Whether every gradient was exactly 0 on every step: no weight moves, whatever the loss does.
+
+    Units that died leave the biases of the last layer theirs; a loss that reached 0 had gradients
+    before; a loop that clears them before the step had them, too.
+    """
+    rows = (view.ledger("backwards") > 0) & (view.ledger("steps") > 0)
+    state = view.parameter(ParameterStat.GRAD_STATE)[rows]
+    heard = state[:, (state != GradState.NONE).any(axis=0)]
+    cleared = view.ledger("is_cleared_before_step")[rows]
+    known = heard[~np.isnan(heard).all(axis=1)]
+    return len(known) >= FEW and bool((known == GradState.ZERO).all()) and not cleared.any()

@@ -117,9 +117,18 @@ EXPLAINED = frozenset(
 
 
 def _measured_growth(view: CaseView, path: str) -> float:
-    """Return how many times the gradient grew on its way back through time at the first look."""
+    """Return how many times the gradient grew on its way back through time at the first look.
+
+    A run that broke before it was looked at shows the same by its states, where nothing bounds
+    them: their RMS over that of what enters, on the first step.
+    """
     notes = [n for n in view.observations.get("recurrent_gradient", []) if n.layer == path]
-    return float(notes[0].figures["early_late_ratio"]) if notes else 0.0
+    if notes:
+        return float(notes[0].figures["early_late_ratio"])
+    row = view.flow.row[path]
+    states = view.activation(ActivationStat.RMS)[0, row]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(states / view.activation(ActivationStat.INPUT_RMS)[0, row])
 
 
 def _expanding(view: CaseView) -> Assessment | None:

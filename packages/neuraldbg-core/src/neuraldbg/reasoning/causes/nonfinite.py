@@ -52,6 +52,8 @@ def assess(view: CaseView) -> Assessment | None:
     place = PHASES.get(phase, "in {where}").format(where=where)
     if phase == "loss" and first.layer is not None:
         place += f" ({where})"
+    if first.kind == "nonfinite_parameter":
+        return _brought(view, first, cause, confidence)
     born = f"the first NaN or Inf was born {place}"
     if operation:
         born += f", in operation {operation}"
@@ -85,6 +87,41 @@ def assess(view: CaseView) -> Assessment | None:
     )
 
 
+def _brought(view: CaseView, note: Observation, cause: str, confidence: float) -> Assessment:
+    """Tell of a parameter that was broken before the step's forward began: no step broke it."""
+    name, what = note.words.get("name", ""), note.words.get("argument", "")
+    since = (
+        "before the first step: by its initialisation, or in the checkpoint it was loaded from"
+        if note.step <= view.label(0)
+        else "when the step began, before anything was computed from it"
+    )
+    known = f"parameter {name!r} was already not finite ({what}) {since}"
+    title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
+    return Assessment(
+        cause=cause,
+        failure=FailureType.NUMERICAL_ERROR,
+        confidence=max(confidence, SEEN),
+        description=f"{title} at step {note.step} in {named(note.layer)}: {known}.",
+        layer=note.layer,
+        onset=note.step,
+        onset_range=(note.step, note.step),
+        evidence=tuple(
+            e
+            for e in view.trace.events
+            if str(e.event_type) == "numerical_error" and e.step == note.step
+        )[:3],
+        chain=(
+            link(note.layer, note.step, f"parameter {name!r} is not finite before the forward"),
+            link(None, note.step, "everything that is computed from it is not finite"),
+        ),
+        explains=frozenset({"lr_too_high", "missing_gradient_clipping", "dying_relu"}),
+        is_direct=True,
+    )
+
+
+SEEN = 0.85
+"""Confidence where the microscope found the parameter broken before the forward: a fact; what broke
+it is not known."""
 ELSEWHERE = (
     "gradients are not finite though this rank's loss is: those of another rank came with the "
     "average, or they were born in the backward pass here; the merged traces of all ranks tell"

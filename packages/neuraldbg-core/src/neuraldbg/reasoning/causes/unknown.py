@@ -9,18 +9,13 @@ import numpy as np
 
 from neuraldbg.causes import UNKNOWN
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
-from neuraldbg.reasoning.symptoms import EXTERNAL, departure_row, replaced_row
+from neuraldbg.reasoning.symptoms import EXTERNAL, departure_row, replaced_row, runs_away
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
-
-BEYOND = 1e4
-"""Times the first loss from which a new level is a divergence too."""
-FAR = 30.0
-"""Last loss over the first. Losses of agents grow tenfold when they find rewards."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -48,7 +43,7 @@ def assess(view: CaseView) -> Assessment | None:
         return moved
     if not curve.is_diverged:
         return _vanished(view)
-    if curve.end < FAR * max(curve.start, 1e-6) or not _is_rising(view):
+    if not runs_away(view):
         return None
     row = departure_row(view)
     step = view.label(row) if row is not None else view.label(0)
@@ -71,15 +66,6 @@ def assess(view: CaseView) -> Assessment | None:
         evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
         chain=(link(layer, step, "the loss leaves its level for good"),),
     )
-
-
-def _is_rising(view: CaseView) -> bool:
-    """Whether the loss still grew in the last quarter: what found a new level is no divergence."""
-    curve = view.curve
-    if curve.is_broken or curve.end > BEYOND * max(curve.start, 1e-6):
-        return True
-    count = len(curve)
-    return curve.level(count - count // 8, count) > 1.3 * curve.level(count // 2, 3 * count // 4)
 
 
 LEAP = 5.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
-from neuraldbg.reasoning.symptoms import is_own_target, output_rms
+from neuraldbg.reasoning.symptoms import departure_row, is_own_target, output_rms, runs_away
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -21,8 +21,10 @@ GROWTH = 8.0
 def assess(view: CaseView) -> Assessment | None:
     """Look for outputs that grow along with a loss whose targets come from the same model."""
     curve = view.curve
-    if not curve or not is_own_target(view) or curve.is_signed:
+    if not curve or curve.is_signed:
         return None
+    if not is_own_target(view):
+        return _chased(view)
     outputs = output_rms(view)
     first, last = float(view.early(outputs)), float(view.late(outputs))
     if not (np.isfinite(first) and first > 0) or not (last > GROWTH * first or view.is_broken):
@@ -57,4 +59,44 @@ def assess(view: CaseView) -> Assessment | None:
                 "unnormalized_input",
             }
         ),
+    )
+
+
+def _chased(view: CaseView) -> Assessment | None:
+    """Look for targets that grow with the outputs though no data does: they are made of them.
+
+    A copy of the network that computes the targets is not seen. By the triangle inequality the
+    targets are at least outputs less error, and the audit saw what they were at the start.
+    """
+    if len(view.run.models) > 1 or not view.objective.is_squared or not runs_away(view):
+        return None
+    target = float(np.hypot(view.objective.target_mean, np.sqrt(view.objective.target_variance)))
+    outputs = output_rms(view)
+    sound = view.curve.finite
+    last = float(view.late(outputs[: view.broken_row]))
+    if not (view.objective.is_single and target > 0 and len(sound)):
+        return None
+    implied = last - np.sqrt(float(np.median(sound[-5:])))
+    if not implied > GROWTH * target:
+        return None
+    row = departure_row(view)
+    onset = view.label(row) if row is not None else view.label(0)
+    return Assessment(
+        cause="value_divergence",
+        failure=FailureType.OPTIMIZER_INSTABILITY,
+        confidence=0.7,
+        description=(
+            f"Value divergence from step {onset}: outputs grew to {figure(last)} and the error "
+            f"stayed below that, so the targets, at first of RMS {figure(target)}, grew to at "
+            f"least {figure(implied)}: they are computed from the model's own values, and the "
+            f"loss runs away with them, to {figure(view.curve.end)}."
+        ),
+        onset=onset,
+        onset_range=(view.label(0), onset),
+        evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
+        chain=(
+            link(None, view.label(0), "targets are computed from the model's own values"),
+            link(None, onset, "each update raises the targets it chases (is gamma below 1?)"),
+        ),
+        explains=frozenset({"lr_too_high", "missing_gradient_clipping", "unknown"}),
     )

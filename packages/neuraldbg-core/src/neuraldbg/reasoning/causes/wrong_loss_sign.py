@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.baseline import difference_noise
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.causes.lr_too_high import is_policy
 from neuraldbg.reasoning.symptoms import output_rms
@@ -22,6 +23,9 @@ GREW = 0.05
 def assess(view: CaseView) -> Assessment | None:
     """Look for a loss that runs to minus infinity while outputs grow."""
     curve = view.curve
+    punished = _punished(view)
+    if punished is not None:
+        return punished
     if _climbs(view):
         return _told(
             view,
@@ -69,6 +73,44 @@ def _climbs(view: CaseView) -> bool:
     last = curve.level(2 * len(curve) // 3, len(curve))
     noise = 3 * curve.noise / np.sqrt(max(len(curve) // 10, 3))
     return bool(float(np.min(curve.finite)) >= 0 and last - first > max(GREW * first, noise))
+
+
+PRAISE = ("reward", "return", "score", "success", "win")
+"""Parts of the names of metrics that a policy is to raise."""
+LOST = 0.2
+"""Share of its first level by which such a metric must fall. Heuristic: a policy that does not
+learn stays where it began; one that is pushed away from what is rewarded ends below chance."""
+
+
+def _punished(view: CaseView) -> Assessment | None:
+    """Look for log-probabilities that are minimised times their reward, and a reward that falls.
+
+    The sign alone may be meant: what multiplies it may be a cost.
+    """
+    notes = view.observations.get("loss_function", ())
+    factors = [n.figures.get("factor", 0.0) for n in notes if n.words.get("name") == LOG]
+    if not factors or min(factors) <= 0:
+        return None
+    for name, series in view.trace.metrics.items():
+        values = series.values[np.isfinite(series.values)]
+        if len(values) < ENOUGH or not any(word in name.lower() for word in PRAISE):
+            continue
+        part = len(values) // 5
+        first, last = float(np.median(values[:part])), float(np.median(values[-part:]))
+        noise = difference_noise(values) / np.sqrt(part)
+        if first - last > max(LOST * abs(first), 6 * noise):
+            return _told(
+                view,
+                0.8,
+                f"the log-probability of the actions enters the loss with a positive sign, so "
+                f"minimising it makes rewarded actions rarer, and {name!r} fell from "
+                f"{figure(first)} to {figure(last)}",
+            )
+    return None
+
+
+LOG = "log_probability"
+ENOUGH = 30
 
 
 def _told(view: CaseView, confidence: float, what: str) -> Assessment:
