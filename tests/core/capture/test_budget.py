@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuraldbg.capture.budget import CALM_AFTER, FULL_STEPS, HEARD_EVERY, LEAST, SEEN, Budget
+from neuraldbg.capture.budget import (
+    CALM_AFTER,
+    FULL_STEPS,
+    HEARD_EVERY,
+    LEAST,
+    LOOKS,
+    SEEN,
+    Budget,
+)
 
 
 class Loop:
@@ -100,3 +108,20 @@ def test_taps_come_back_in_force_around_an_alarm(is_thinned):
     assert loop.is_on
     assert loop.run(CALM_AFTER - 2)[1] == 1.0
     assert loop.run(500)[1] < 0.2
+
+
+def test_odd_step_earns_looks_until_they_are_a_habit():
+    budget = Budget(0.05, free_s=0.0)
+    for _ in range(200):
+        budget.spend(2e-3 if budget.is_on else 1e-5)
+        budget.next_step(1e-2, alarm=False)
+    looks = []
+    for _ in range(8):
+        budget.look()
+        row = []
+        for _ in range(LOOKS + 4):
+            budget.spend(2e-3 if budget.is_on else 1e-5)
+            row.append(budget.next_step(1e-2, alarm=False))
+        looks.append(sum(row))
+    assert looks[0] >= LOOKS
+    assert min(looks[1:]) < LOOKS

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import lean
 from neuraldbg.capture.budget import Budget
-from neuraldbg.schema.facts import GradState, ParameterStat
+from neuraldbg.schema.facts import GradState, InputStat, ParameterStat
+from neuraldbg.trace.layout import LEDGER_FIELDS
 
 FULL, EVERY, STEPS = 70, 25, 260
 SPIKE, BROKEN = 183, 236
@@ -175,11 +176,55 @@ def test_layers_carry_no_hook_on_thinned_steps_and_get_them_back(schedule):
             loss.backward()
             optimizer.step()
             dbg.record_loss(loss)
-    assert (0, 0) in counts
+    assert (0, 1) in counts  # what enters the model is at hand even on a bare step
     assert any(layer and root for layer, root in counts)
     assert not model[0]._forward_hooks
     assert not model._forward_hooks
     assert not model._forward_pre_hooks
+
+
+def test_odd_bare_step_closes_with_its_inputs_and_gradients(schedule):
+    schedule(is_bare=True)
+    dbg, _ = train(faults=(SPIKE,))
+    steps, norm = norms(dbg)
+    inputs = dbg.trace.facts.inputs[:, 0, InputStat.RMS]
+    known = {int(s) for s, x in zip(steps, inputs, strict=True) if np.isfinite(x)}
+    assert SPIKE in known
+    assert not {SPIKE - 2, SPIKE - 1} & known
+    assert np.isfinite(norm[list(steps).index(SPIKE)]).all()
+
+
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_gradients_that_are_never_cleared_are_so_on_thinned_steps_too(schedule, is_bare):
+    schedule(is_bare=is_bare)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
+    with NeuralDbg(model) as dbg:
+        for _ in range(FULL + 3 * EVERY):
+            x = torch.randn(8, 4)
+            loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    assert dbg.explain_failure()[0].cause == "missing_zero_grad"
+    cleared = dbg.trace.facts.ledger[:, LEDGER_FIELDS.index("is_cleared")]
+    assert not cleared[1:].any()
+
+
+def test_moments_that_begin_anew_on_a_bare_step_are_told(schedule):
+    schedule(is_bare=True)
+    model, anew = nn.Linear(4, 1), FULL + EVERY + 7
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with NeuralDbg(model) as dbg:
+        for step in range(FULL + 3 * EVERY):
+            if step == anew:
+                optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    assert [o.step for o in dbg.trace.observations if o.kind == "fresh_moments"] == [anew]
 
 
 def test_second_optimizer_that_appears_on_a_bare_step_is_registered(schedule):

@@ -14,14 +14,17 @@ from __future__ import annotations
 FULL_STEPS = 64
 """First steps that are always watched in full. Heuristic: faults of initialisation, wiring and
 objective show there, and the cost estimate needs them."""
-FREE_S = 2.0
+FREE_S = 0.25
 """Steps go on in full while watching has cost less than this many seconds in all. Heuristic: nobody
-minds two seconds in all, and in a fast program it buys the whole first phase."""
+feels a quarter of a second, and in a fast program it buys the first hundreds of steps."""
 DEEP_EVERY = 4
 """Sampled shares, ranks and second moments every so many watched steps after the first 16, and on
 all of them once fewer than one step in so many is watched."""
 CALM_AFTER = 32
 """Steps after the last alarm until thinning resumes; they are not charged."""
+LOOKS = 4
+"""Full steps after a thinned one that was odd. They are charged: where the account is that many
+steps behind already, oddness is the run's habit and earns no look."""
 SEEN = 0.7
 """Share of the cost that the account sees. Measured: reading activations also displaces the
 caches of the training itself, which no clock of ours can tell apart."""
@@ -62,6 +65,7 @@ class Budget:
         self._full, self._thin, self._heard, self._rest = _Mean(), _Mean(), _Mean(), _Mean()
         self._ordinal = self._watched = self._since = 0
         self._calm = CALM_AFTER
+        self._looks = 0
 
     @property
     def cadence(self) -> float:
@@ -76,6 +80,12 @@ class Budget:
     def alarm(self) -> None:
         """An event was raised: the taps come back in force."""
         self._calm = -1
+
+    def look(self) -> None:
+        """A thinned step was odd: the next ones are watched in full, where the account allows."""
+        cost = max(self._full.value - self._thin.value, 0.0)
+        if self._credit > -LOOKS * cost:
+            self._looks = LOOKS
 
     def next_step(self, total: float, *, alarm: bool) -> bool:
         """Close the step's account; return whether the taps run on the next one.
@@ -104,7 +114,8 @@ class Budget:
             cost = max(self._full.value - self._thin.value, 0.0)
             paid = cost if self.is_on else 0.0
             self._credit = min(self._credit + allowance - paid, 0.0)
-            is_on = self._credit >= 0.0
+            is_on = self._credit >= 0.0 or self._looks > 0
+        self._looks = max(0, self._looks - 1)
         self._begin(is_on=is_on)
         return is_on
 

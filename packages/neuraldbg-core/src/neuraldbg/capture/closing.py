@@ -209,6 +209,7 @@ class Steps:
         is_cpu = self.board.figures.device.type == "cpu"
         total, self._last_cpu_s = now - self._last_cpu_s if is_cpu else seconds, now
         self._arm(is_on=self.budget.next_step(total, alarm=bool(has_event)))
+        self.lean.note(step)
         if not self.board.is_on and not self.audit.is_due and self.lean.can_begin(step):
             self.lean.begin()
 

@@ -3,8 +3,8 @@
 
 On a thinned step the hooks of the layers are off the modules. The loss and the gradients are still
 looked at for NaN and Inf before the weights move, and the microscope has what it needs to run the
-step again. Where even that exceeds the budget, most thinned steps are *bare*: the hooks of the
-model itself are off too, and the loss alone is looked at.
+step again. Where even that exceeds the budget, most thinned steps are *bare*: the loss alone is
+looked at, and what entered the model is at hand until the step closes.
 
 Steps wait in a block until it is full, the next full step comes, anything is asked of the session,
 or `HELD_S` is over. A step on which anything is odd is never held back: it closes as any other,
@@ -14,6 +14,8 @@ with what was heard of it.
 from __future__ import annotations
 
 import math
+import sys
+from collections import deque
 from operator import attrgetter
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,7 @@ from neuraldbg.schema.facts import GradState, LedgerFacts, ParameterStat, main_l
 from neuraldbg.schema.thinned import ThinnedSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from torch import nn
 
@@ -44,8 +46,10 @@ HELD_S = 0.25
 CLOCKED_EVERY = 16
 """Heard steps to one whose cost is measured: reading the thread's clock is itself dear here."""
 FAR = 2.0
-"""A loss that exceeds the largest of the last block by this many times that block's range is looked
-at as any full step is. Heuristic: steady noise gets there about once in thousands of steps."""
+"""A loss that exceeds the largest of the last `RECENT` by this many times their range is looked at
+as any full step is. Heuristic: steady noise gets there about once in thousands of steps."""
+RECENT = 32
+"""Losses of full steps that stand for a last block where there is none yet."""
 NORM_FAR = 4.0
 """The same of the total gradient norm, as a factor."""
 DEAF = frozenset({"step_began", "clip_began", "clip_measured", "clip_limited"})
@@ -67,8 +71,12 @@ class Lean:
         self._count = 0
         self.is_bare = False
         """Whether the open step is bare."""
+        self.entered: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        """Arguments of the last forward of a bare step, until it closes."""
         self.layers, self.roots = Rack(), Rack()
         self._pattern: tuple[Any, ...] = ()
+        self._clearing = (True, False)
+        """Whether gradients are cleared, and before the step: only full steps can tell."""
         self._is_single = False
         self._next: tuple[bool, bool] | None = None
         self._sentinel: torch.nn.Parameter | None = None
@@ -78,11 +86,19 @@ class Lean:
         self._row: np.ndarray | None = None
         self._no_settings = np.zeros((0, 0), dtype=np.float32)
         self._loss_limit = self._norm_limit = math.inf
+        self._backward_limit = math.inf
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._backward: deque[float] = deque(maxlen=RECENT)
         self._is_finite = True
         self._clock = self._handing_s = 0.0
         self._unclocked = 0
 
     # -- in and out --------------------------------------------------------------------------
+
+    def note(self, closed: Segment) -> None:
+        """A full step closed: its loss is of those that a thinned one is compared with."""
+        self._recent.append(main_loss(closed.loss_values()))
+        self._backward.extend(closed.backward_losses)
 
     def can_begin(self, closed: Segment) -> bool:
         """Whether the step that has just closed was so plain that the next may be thinned."""
@@ -117,7 +133,11 @@ class Lean:
         self._row = self._steps.optimizers.latest()
         self._no_settings = np.full_like(self._row, np.nan)
         self._settings = _settings(optimizer)
+        self._clearing = closed.is_cleared, closed.is_cleared_before_step
         self._note_pattern(closed)
+        self._set_loss_limits()
+        norms = closed.parameter[owned.rows, ParameterStat.GRAD_NORM]
+        self._norm_limit = NORM_FAR * float(np.nansum(norms)) or math.inf
         return True
 
     def _note_pattern(self, heard: Segment) -> None:
@@ -140,7 +160,7 @@ class Lean:
     def _open(self) -> None:
         """Open the next thinned step, heard or bare."""
         budget = self._steps.budget
-        self._is_odd, self._next = False, None
+        self._is_odd, self._next, self.entered = False, None, None
         self._count += 1
         self._unclocked += 1
         self.is_bare = budget.is_bare and self._is_single and self._count % HEARD_EVERY != 0
@@ -150,6 +170,7 @@ class Lean:
 
     def end(self) -> None:
         """The step that opens now, or is open, is heard in full again."""
+        self.entered = None
         if self.is_on:
             self.is_on = self.is_bare = False
             self._steps.ignored = frozenset()
@@ -208,12 +229,23 @@ class Lean:
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 value = loss.item()
                 read.append(value)
-                if not math.isfinite(value) and steps.is_ours(loss):
-                    if steps.now.is_done:
-                        steps.activity()
-                    steps.microscope.step = steps.label
+                if value <= self._backward_limit or not steps.is_ours(loss):
+                    continue
+                if steps.now.is_done:
+                    steps.activity()
+                self._hear()
+                steps.microscope.step = steps.label
+                if not math.isfinite(value):
                     steps.observe(steps.microscope.before_backward(loss))
+        self._backward.extend(read)
         return read
+
+    def _hear(self) -> None:
+        """The open step was bare and turned out odd: its gradients are looked at."""
+        if self.is_bare:
+            self.is_bare, self._is_odd = False, True
+            self._steps.ignored = frozenset()
+            self._steps.now.forwards += 1
 
     def has_reached(self) -> bool:
         """Whether the backward that ended was one of the watched model."""
@@ -287,9 +319,11 @@ class Lean:
             self._measure_inputs()
             self._restore(now)
             self.end()
+            steps.budget.look()
             return False
         start = thread_time() if self._is_clocked else 0.0
         end = perf_counter()
+        now.is_cleared, now.is_cleared_before_step = self._clearing
         if not self.is_bare:
             self._note_pattern(now)
         self._held.append((steps.label, now, end - steps.last_end_s))
@@ -369,12 +403,12 @@ class Lean:
     def _ledger_of(self, step: Segment) -> tuple[Any, ...]:
         return self._pattern if step.optimizer is None else tuple(_counts(step))
 
+    def _set_loss_limits(self) -> None:
+        self._loss_limit, self._backward_limit = _limit(self._recent), _limit(self._backward)
+
     def _set_limits(self, block: ThinnedSteps) -> None:
-        losses = [main_loss(one) for one in block.losses]
-        self._loss_limit = math.inf
-        if len(losses) >= HELD_STEPS // 4 and all(map(math.isfinite, losses)):
-            top = max(losses)
-            self._loss_limit = top + FAR * (top - min(losses)) + 0.01 * abs(top)
+        self._recent.extend(main_loss(one) for one in block.losses[-RECENT:])
+        self._set_loss_limits()
         totals = np.nansum(block.grad_norm, axis=1)
         self._norm_limit = NORM_FAR * float(totals.max(initial=0.0)) or math.inf
 
@@ -389,7 +423,8 @@ class Lean:
         """Read the inputs of a step that turned out odd, where they are still what they were."""
         steps = self._steps
         name = next(iter(steps.roots))
-        for args, kwargs in steps.microscope.inputs():
+        glanced = [] if self.entered is None else [self.entered]
+        for args, kwargs in [*steps.microscope.inputs(), *glanced]:
             steps.inputs.observe(name, args, kwargs)
 
     def _restore(self, step: Segment) -> None:
@@ -397,6 +432,7 @@ class Lean:
         steps, owned = self._steps, self._owned
         if owned is None:
             return
+        step.is_cleared, step.is_cleared_before_step = self._clearing
         if step.norms is not None:
             steps.parameters.put(owned.rows, step.norms)
             step.norms = None
@@ -407,6 +443,14 @@ class Lean:
         step.is_thinned = True
         if step.steps and optimizer is not None:
             steps.optimizers.note_step(optimizer)
+
+
+def _limit(losses: Collection[float]) -> float:
+    """Return the loss from which a step is odd: the largest finite one where too few are known."""
+    if len(losses) < RECENT // 2 or not all(map(math.isfinite, losses)):
+        return sys.float_info.max
+    top = max(losses)
+    return top + FAR * (top - min(losses)) + 0.01 * abs(top)
 
 
 def _spread(norms: list[float], gradients: Sequence[torch.Tensor | None]) -> list[float]:

@@ -57,9 +57,18 @@ class Optimizers:
         return id(optimizer) not in self._rows
 
     def register(
-        self, optimizer: torch.optim.Optimizer, owned: OwnedParameters, label: int, ordinal: int
+        self,
+        optimizer: torch.optim.Optimizer,
+        owned: OwnedParameters,
+        label: int,
+        ordinal: int,
+        *,
+        has_stepped: bool = False,
     ) -> list[Observation]:
-        """Give an optimizer its row; return what is odd about its appearing now."""
+        """Give an optimizer its row; return what is odd about its appearing now.
+
+        `has_stepped` says whether it has made its first step already (see `Wiring`).
+        """
         self._rows[id(optimizer)] = len(self.infos)
         self._values.append(np.full(len(OptimizerStat), np.nan, dtype=np.float32))
         self.infos.append(
@@ -71,7 +80,9 @@ class Optimizers:
                 options=gradients.options_of(optimizer),
             )
         )
-        return self._wiring.optimizer_appeared(optimizer, owned, label, ordinal)
+        return self._wiring.optimizer_appeared(
+            optimizer, owned, label, ordinal, has_stepped=has_stepped
+        )
 
     def note_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Write the settings with which it has just stepped."""

@@ -49,7 +49,6 @@ class Recorder(Steps):
             began = model.register_forward_pre_hook(pre, prepend=is_plain, with_kwargs=is_plain)
             ended = model.register_forward_hook(post, with_kwargs=is_plain, always_call=is_plain)
             self._handles += [began, ended]
-            self.lean.roots.add(weakref.ref(model), began, pre, is_pre=True)
             self.lean.roots.add(weakref.ref(model), ended, post)
         self.parts.attach(self)
         self.audit.attach()
@@ -84,7 +83,9 @@ class Recorder(Steps):
         if self.board.is_awaiting:
             self.activity()
         if self.lean.is_on:
-            if not self.lean.is_bare:
+            if self.lean.is_bare:
+                self.lean.entered = (args, kwargs)
+            else:
                 self.lean.forward_began(module, args, kwargs)
             return
         start = thread_time()
@@ -310,7 +311,8 @@ class Recorder(Steps):
             return
         if self.optimizers.is_new(optimizer):  # first heard of here, after bare steps
             self.lean.leave()
-            self.observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
+            where = self.label, self.ordinal
+            self.observe(self.optimizers.register(optimizer, owned, *where, has_stepped=True))
         start = thread_time()
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, torch.Tensor) and bool(found):

@@ -73,15 +73,31 @@ class Wiring:
             self._foreign.append(weakref.ref(optimizer))
 
     def optimizer_appeared(
-        self, optimizer: torch.optim.Optimizer, owned: OwnedParameters, label: int, ordinal: int
+        self,
+        optimizer: torch.optim.Optimizer,
+        owned: OwnedParameters,
+        label: int,
+        ordinal: int,
+        *,
+        has_stepped: bool = False,
     ) -> list[Observation]:
-        """A new optimizer steps for the first time; says so where it replaces one in mid-run."""
+        """A new optimizer steps for the first time; says so where it replaces one in mid-run.
+
+        Args:
+            optimizer: the optimizer.
+            owned: its watched parameters.
+            label: of the open step.
+            ordinal: the place of that step in the run.
+            has_stepped: whether it has made that first step already.
+        """
         replaced = any(
             old() is not optimizer and owned.ids & {id(t) for t in tensors}
             for old, tensors in self._optimizers
         )
         self._optimizers.append((weakref.ref(optimizer), list(owned.tensors)))
-        if not (replaced and ordinal > 0) or _has_history(optimizer, owned.tensors):
+        if not (replaced and ordinal > 0) or _has_history(
+            optimizer, owned.tensors, int(has_stepped)
+        ):
             return []
         return [Observation("fresh_moments", label, words={"optimizer": type(optimizer).__name__})]
 
@@ -337,14 +353,19 @@ class Wiring:
             )
 
 
-def _has_history(optimizer: torch.optim.Optimizer, tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the optimizer brings state of earlier steps, as after `load_state_dict`."""
+def _has_history(
+    optimizer: torch.optim.Optimizer, tensors: Sequence[torch.Tensor], own: int
+) -> bool:
+    """Whether its state is older than the `own` steps that it was seen to make.
+
+    As after `load_state_dict`. A momentum buffer is taken for older: it counts no steps.
+    """
     for tensor in tensors[:4]:
         state = optimizer.state.get(tensor) or {}
         step = state.get("step")
         if step is None and state.get("momentum_buffer") is not None:
             return True
-        if step is not None and float(step) > 0:
+        if step is not None and float(step) > own:
             return True
     return False
 

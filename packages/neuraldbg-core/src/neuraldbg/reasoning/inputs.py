@@ -126,10 +126,9 @@ class Departure:
     is_drift: bool = False
 
 
-def _scores(view: CaseView, column: int, stat: InputStat, reference: int) -> tuple[Array, float]:
+def _scores(values: Array, rms: Array, stat: InputStat, reference: int) -> tuple[Array, float]:
     """Return (z per row against the first `reference` rows, median of those)."""
-    values = view.inputs(stat)[:, column]
-    level = float(np.nanmedian(np.abs(view.inputs(InputStat.RMS)[:reference, column])))
+    level = float(np.nanmedian(np.abs(rms[:reference])))
     if stat in {InputStat.RMS, InputStat.SAMPLE_SPREAD}:
         with np.errstate(divide="ignore", invalid="ignore"):
             scored = np.log(np.abs(values))
@@ -146,57 +145,51 @@ def _scores(view: CaseView, column: int, stat: InputStat, reference: int) -> tup
 
 
 def departures(view: CaseView) -> list[Departure]:
-    """Return where inputs left their band, earliest first: lasting shifts, drifts, lone batches."""
-    rows = len(view.steps)
+    """Return where inputs left their band, earliest first: lasting shifts, drifts, lone batches.
+
+    Rows on which inputs were not measured (thinned steps) are left out: they neither hold a band
+    nor break it.
+    """
     found: list[Departure] = []
-    reference = min(max(20, rows // 5), 200)
-    if rows < 24:
-        reference = max(8, rows // 2)
-    if rows < 10:
-        return []
     for column in range(len(view.run.inputs)):
         if "float" not in view.run.inputs[column].dtype:
             continue
-        for stat in STATS:
-            z, usual = _scores(view, column, stat, reference)
-            departure = _departure(view, column, stat, z, usual)
+        measures = {stat: view.inputs(stat)[:, column] for stat in STATS}
+        known = np.flatnonzero(~np.all([np.isnan(m) for m in measures.values()], axis=0))
+        rows = len(known)
+        if rows < 10:
+            continue
+        reference = min(max(20, rows // 5), 200) if rows >= 24 else max(8, rows // 2)
+        for stat, measure in measures.items():
+            values = measure[known]
+            z, usual = _scores(values, measures[InputStat.RMS][known], stat, reference)
+            departure = _departure(values, z)
             if departure is not None:
-                found.append(departure)
+                row, after, score, lasting, drift = departure
+                found.append(
+                    Departure(
+                        int(known[row]), column, stat, score, usual, after, lasting, is_drift=drift
+                    )
+                )
     return sorted(found, key=lambda d: (not d.is_lasting, d.row, -abs(d.z)))
 
 
-def _departure(
-    view: CaseView, column: int, stat: InputStat, z: Array, usual: float
-) -> Departure | None:
+def _departure(values: Array, z: Array) -> tuple[int, float, float, bool, bool] | None:
+    """Return (row, value after, z, is it lasting, is it a drift) of the first departure."""
     outside = np.flatnonzero(np.abs(z) > OUTSIDE_Z)
-    if not len(outside):
-        return None
-    values = view.inputs(stat)[:, column]
     for row in outside[:64]:
         after = z[row:]
         same = np.nanmean(np.sign(z[row]) * after > OUTSIDE_Z / 2) if len(after) >= 5 else 0.0
         if same >= LASTING:
-            quiet = float(np.nanmean(np.abs(z[:row]) < OUTSIDE_Z)) if row else 0.0
-            if quiet < LASTING:
+            if row and float(np.nanmean(np.abs(z[:row]) < OUTSIDE_Z)) < LASTING:
                 return None
             onset = _onset(z, int(row))
-            level = float(np.nanmedian(values[row:]))
-            return Departure(
-                onset,
-                column,
-                stat,
-                float(np.nanmedian(after)),
-                usual,
-                level,
-                is_lasting=True,
-                is_drift=int(row) - onset > 8,
-            )
-    worst = int(outside[0])
-    if len(outside) > max(3, len(z) // 50):
+            level, score = float(np.nanmedian(values[row:])), float(np.nanmedian(after))
+            return onset, level, score, True, int(row) - onset > 8
+    if not len(outside) or len(outside) > max(3, len(z) // 50):
         return None
-    return Departure(
-        worst, column, stat, float(z[worst]), usual, float(values[worst]), is_lasting=False
-    )
+    worst = int(outside[0])
+    return worst, float(values[worst]), float(z[worst]), False, False
 
 
 def _onset(z: Array, row: int) -> int:

@@ -320,13 +320,14 @@ def _is_cut_off(view: CaseView, note: Observation) -> bool:
     row = view.flow.row.get(note.layer or "")
     if row is None or not len(view.steps):
         return True
-    ran = np.nan_to_num(view.activation(ActivationStat.CALLS)[:, row]) > 0
+    calls = view.activation(ActivationStat.CALLS)[:, row]
+    ran = calls[np.isfinite(calls)] > 0  # nobody counts on thinned steps
     own = [i for i, p in enumerate(view.run.parameters) if p.layer == note.layer and p.is_trainable]
     state = view.parameter(ParameterStat.GRAD_STATE)[:, own]
     # Steps that a scaler skipped, and optimizers that step in the backward pass, tell nothing.
-    known = (state != GradState.NOT_STEPPED).any(axis=1)
+    known = (np.isfinite(state) & (state != GradState.NOT_STEPPED)).any(axis=1)
     absent = (state == GradState.NONE).all(axis=1)[known]
-    return bool(ran.mean() > 0.5 and (not len(absent) or absent.mean() > 0.9))
+    return bool(len(ran) and ran.mean() > 0.5 and (not len(absent) or absent.mean() > 0.9))
 
 
 ELSEWHERE = frozenset(

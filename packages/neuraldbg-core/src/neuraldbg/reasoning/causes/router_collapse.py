@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, link, named
+from neuraldbg.reasoning.view import measured
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -29,7 +30,7 @@ def assess(view: CaseView) -> Assessment | None:
     """Compare calls and gradients of sibling branches that stand in parallel."""
     if len(view.steps) < 2 * FIRST:
         return None
-    calls = np.nan_to_num(view.activation(ActivationStat.CALLS))
+    calls = measured(view.activation(ActivationStat.CALLS))
     best: tuple[float, str, int, int] | None = None
     for group, members in experts(view, 4).items():
         rows = [view.flow.row[path] for path in members]

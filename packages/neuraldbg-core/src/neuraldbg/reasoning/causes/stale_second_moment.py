@@ -102,15 +102,19 @@ def _made_it_worse(view: CaseView, row: int) -> bool:
 def staleness(view: CaseView, beta2: float) -> NDArray[np.float64]:
     """Return gradient RMS / sqrt(its own bias-corrected second moment), `[T, P]`.
 
-    From gradient norms, which are exact on every step, where the optimizer's state is only sampled.
+    From gradient norms, which are exact where they are known, while the optimizer's state is only
+    sampled. On rows on which nothing was measured the last known gradient stands for them.
     """
     squares = np.nan_to_num(view.gradient_rms, nan=0.0, posinf=0.0) ** 2
-    moment = np.zeros(squares.shape[1])
+    is_known = ~np.isnan(view.gradient_rms).all(axis=1)
+    moment, latest = np.zeros(squares.shape[1]), np.zeros(squares.shape[1])
     ratio = np.full(squares.shape, np.nan)
     for row, square in enumerate(squares):
-        moment = beta2 * moment + (1 - beta2) * square
-        seen = moment / (1 - beta2 ** (row + 1))
-        ratio[row] = np.sqrt(square / np.maximum(seen, 1e-30))
+        latest = square if is_known[row] else latest
+        moment = beta2 * moment + (1 - beta2) * latest
+        if is_known[row]:
+            seen = moment / (1 - beta2 ** (row + 1))
+            ratio[row] = np.sqrt(square / np.maximum(seen, 1e-30))
     return ratio
 
 

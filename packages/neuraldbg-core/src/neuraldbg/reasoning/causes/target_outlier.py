@@ -10,6 +10,7 @@ import numpy as np
 from neuraldbg.baseline import median_mad
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.symptoms import SETBACK, lasting_jump, output_rms, setback
+from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -42,11 +43,14 @@ def assess(view: CaseView) -> Assessment | None:
         if value < 3 * abs(curve.start):
             continue
         row = view.row_at(int(curve.steps[index]))
-        past = outputs[max(0, row - 30) : row]
+        past = outputs[:row][np.isfinite(outputs[:row])][-30:]
         middle, scale = (float(x) for x in median_mad(past)) if len(past) >= 3 else (np.nan, 0.0)
-        if not np.isfinite(middle) or not np.isfinite(outputs[row]):
+        size = outputs[row]
+        if np.isnan(size) and _is_usual(view, index):
+            size = middle  # a thinned step: as inputs and weights were, so were outputs
+        if not np.isfinite(middle) or not np.isfinite(size):
             continue
-        if outputs[row] > 2 * middle + 6 * scale or value < BEYOND * max(outputs[row], 1.0) ** 2:
+        if size > 2 * middle + 6 * scale or value < BEYOND * max(size, 1.0) ** 2:
             return None
         stays = lasting_jump(view, index)
         hurts = stays > 1.3 and setback(view, index) > SETBACK
@@ -114,21 +118,24 @@ FEW_ROWS = 2
 
 
 def _is_usual(view: CaseView, index: int) -> bool:
-    """Whether inputs, outputs and the update before were of the size of those of earlier steps."""
-    row = view.row_at(int(view.curve.steps[index]))
+    """Whether inputs, outputs and the update before were of the size of those of earlier steps.
+
+    What was not measured on that step tells nothing; something must have been.
+    """
+    row, compared = view.row_at(int(view.curve.steps[index])), 0
     moves = view.step_size[max(0, row - 30) : row]
-    if len(moves) and moves[-1] > 5 * float(np.nanmedian(moves)):
+    if len(moves) and moves[-1] > 5 * float(quiet(np.nanmedian, moves)):
         return False
     sizes = [output_rms(view), *view.inputs(InputStat.RMS).T]
     for size in sizes:
-        past = size[max(0, row - 30) : row]
-        past = past[np.isfinite(past)]
+        past = size[:row][np.isfinite(size[:row])][-30:]
         if len(past) < 3 or not np.isfinite(size[row]):
             continue
         middle, scale = (float(x) for x in median_mad(past))
         if abs(size[row] - middle) > 6 * max(scale, 0.05 * abs(middle)):
             return False
-    return True
+        compared += 1
+    return compared > 0
 
 
 def _contradiction(view: CaseView, index: int, ratio: float) -> Assessment:
