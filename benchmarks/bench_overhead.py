@@ -6,7 +6,7 @@
 
 Two copies of each program, one watched and one not, take turns of a few steps, each in a process of
 its own; a third, plain too, is the control: what its ratio is away from 1 is noise. The figure is
-the median over rounds of the ratio of CPU time, after the first two seconds of watching, which the
+the median over rounds of the ratio of CPU time, after the first steps, whose watching the
 budget leaves free. Memory trimming of glibc is off, or its page faults drown everything.
 """
 
