@@ -37,7 +37,8 @@ def cost(document: dict[str, Any]) -> str:
         "a few steps, one at a time.\n"
         f"The figure is the median over {data['rounds']} rounds of CPU time per step, divided by "
         "that of the plain loop in the same round, on one thread; its quartiles stand behind it.\n"
-        "The first 64 steps and the first quarter of a second of watching by NeuralDBG are free by design, and not counted.\n"
+        "The first 64 steps and the first quarter of a second of watching by NeuralDBG are free by "
+        "design, and not counted.\n"
         "`wandb.watch(model)` looks at gradients once in 1,000 steps, with `log_freq=1` on every "
         "one; CPU time of its background process is not counted.\n"
         "TorchLens' checks are change, update ratio, magnitude and non-finite gradients.",
