@@ -106,7 +106,7 @@ def staleness(view: CaseView, beta2: float) -> NDArray[np.float64]:
     sampled. On rows on which nothing was measured the last known gradient stands for them.
     """
     squares = np.nan_to_num(view.gradient_rms, nan=0.0, posinf=0.0) ** 2
-    is_known = np.isfinite(view.gradient_rms).any(axis=1).tolist()
+    is_known = np.asarray(np.isfinite(view.gradient_rms).any(axis=1), dtype=np.bool_)
     moment, latest = np.zeros(squares.shape[1]), np.zeros(squares.shape[1])
     ratio = np.full(squares.shape, np.nan)
     for row, square in enumerate(squares):
