@@ -52,7 +52,7 @@ def tests_core(session: nox.Session) -> None:
     """Test the open package with no engine installed."""
     install(session, "test", packages=(CORE,))
     session.run("python", "-c", NO_ENGINE)
-    session.run("pytest", "tests/core", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadfile", "tests/core", *session.posargs)
 
 
 @nox.session(name="tests-engine")
