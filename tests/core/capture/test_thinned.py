@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import lean
+from neuraldbg.capture import held, lean
 from neuraldbg.capture.budget import Budget
 from neuraldbg.schema.facts import GradState, InputStat, ParameterStat
 from neuraldbg.trace.layout import LEDGER_FIELDS
@@ -88,7 +88,7 @@ def norms(dbg):
 def test_steps_in_bulk_give_what_one_by_one_gives(schedule, monkeypatch):
     schedule(is_bare=False)
     bulk, weights = train()
-    monkeypatch.setattr(lean, "HELD_STEPS", 1)
+    monkeypatch.setattr(held, "HELD_STEPS", 1)
     single, same = train()
     assert told(bulk) == told(single)
     assert {e.step for e in bulk.events} >= {SPIKE, BROKEN}
@@ -158,7 +158,7 @@ def test_steps_are_held_back_no_longer_than_agreed(schedule, monkeypatch, second
         original(self)
 
     monkeypatch.setattr(lean.Lean, "hand_on", hand_on)
-    monkeypatch.setattr(lean, "HELD_S", seconds)
+    monkeypatch.setattr(held, "HELD_S", seconds)
     train(FULL + 3 * EVERY, faults=())
     assert max(sizes) == most
 

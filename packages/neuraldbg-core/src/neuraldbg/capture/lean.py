@@ -14,9 +14,6 @@ with what was heard of it.
 from __future__ import annotations
 
 import math
-import sys
-from collections import deque
-from operator import attrgetter
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -26,36 +23,24 @@ import torch
 from neuraldbg.capture import wiring
 from neuraldbg.capture.budget import HEARD_EVERY
 from neuraldbg.capture.gradients import ABSENT
+from neuraldbg.capture.held import Held, counts
 from neuraldbg.capture.rack import Rack
 from neuraldbg.capture.segment import Segment
-from neuraldbg.schema.facts import GradState, LedgerFacts, ParameterStat, main_loss
-from neuraldbg.schema.thinned import ThinnedSteps
+from neuraldbg.capture.usual import Usual
+from neuraldbg.schema.facts import GradState, ParameterStat, main_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from torch import nn
 
     from neuraldbg.capture.closing import Steps
     from neuraldbg.capture.gradients import OwnedParameters
 
-HELD_STEPS = 256
-"""Steps that wait at most ..."""
-HELD_S = 0.25
-"""... and seconds: with the writer's own delay a killed process loses less than one."""
 CLOCKED_EVERY = 16
 """Heard steps to one whose cost is measured: reading the thread's clock is itself dear here."""
-FAR = 2.0
-"""A loss that exceeds the largest of the last `RECENT` by this many times their range is looked at
-as any full step is. Heuristic: steady noise gets there about once in thousands of steps."""
-RECENT = 32
-"""Losses of full steps that stand for a last block where there is none yet."""
-NORM_FAR = 4.0
-"""The same of the total gradient norm, as a factor."""
 DEAF = frozenset({"step_began", "clip_began", "clip_measured", "clip_limited"})
 """Calls of the switchboard that a bare step does without."""
-
-_counts = attrgetter(*LedgerFacts.__dataclass_fields__)
 
 
 class Lean:
@@ -65,30 +50,20 @@ class Lean:
         self._steps = steps
         self.is_on = False
         """Whether the open step is thinned."""
+        self.usual, self._held = Usual(), Held()
         self._is_odd = self._is_clocked = False
-        self._held: list[tuple[int, Segment, float]] = []
-        self._began_s = 0.0
         self._count = 0
         self.is_bare = False
         """Whether the open step is bare."""
         self.entered: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         """Arguments of the last forward of a bare step, until it closes."""
         self.layers, self.roots = Rack(), Rack()
-        self._pattern: tuple[Any, ...] = ()
         self._clearing = (True, False)
         """Whether gradients are cleared, and before the step: only full steps can tell."""
         self._is_single = False
-        self._next: tuple[bool, bool] | None = None
         self._sentinel: torch.nn.Parameter | None = None
         self._mark: tuple[int, int] | None = None
-        self._owned: OwnedParameters | None = None
         self._settings: list[tuple[Any, ...]] = []
-        self._row: np.ndarray | None = None
-        self._no_settings = np.zeros((0, 0), dtype=np.float32)
-        self._loss_limit = self._norm_limit = math.inf
-        self._backward_limit = math.inf
-        self._recent: deque[float] = deque(maxlen=RECENT)
-        self._backward: deque[float] = deque(maxlen=RECENT)
         self._is_finite = True
         self._clock = self._handing_s = 0.0
         self._unclocked = 0
@@ -97,8 +72,7 @@ class Lean:
 
     def note(self, closed: Segment) -> None:
         """A full step closed: its loss is of those that a thinned one is compared with."""
-        self._recent.append(main_loss(closed.loss_values()))
-        self._backward.extend(closed.backward_losses)
+        self.usual.note(main_loss(closed.loss_values()), closed.backward_losses)
 
     def can_begin(self, closed: Segment) -> bool:
         """Whether the step that has just closed was so plain that the next may be thinned."""
@@ -129,21 +103,19 @@ class Lean:
         present = np.flatnonzero(states == GradState.PRESENT)
         if not len(present):
             return False
-        self._owned, self._sentinel = owned, owned.tensors[int(present[0])]
-        self._row = self._steps.optimizers.latest()
-        self._no_settings = np.full_like(self._row, np.nan)
+        self._held.owned, self._sentinel = owned, owned.tensors[int(present[0])]
+        self._held.row = self._steps.optimizers.latest()
         self._settings = _settings(optimizer)
         self._clearing = closed.is_cleared, closed.is_cleared_before_step
         self._note_pattern(closed)
-        self._set_loss_limits()
         norms = closed.parameter[owned.rows, ParameterStat.GRAD_NORM]
-        self._norm_limit = NORM_FAR * float(np.nansum(norms)) or math.inf
+        self.usual.settle(float(np.nansum(norms)))
         return True
 
     def _note_pattern(self, heard: Segment) -> None:
         """Remember what a step of this loop is like: bare ones are taken to be the same."""
-        if not heard.eval_forwards or not self._pattern:
-            self._pattern = _counts(heard)
+        if not heard.eval_forwards or not self._held.pattern:
+            self._held.pattern = counts(heard)
         named = [*heard.losses.values(), heard.backward_losses]
         self._is_single = (
             heard.forwards == heard.backwards == 1 and max(map(len, named)) == 1 >= heard.clips
@@ -152,7 +124,7 @@ class Lean:
     def begin(self) -> None:
         """The step that opens now is thinned."""
         self.is_on = True
-        self._began_s = perf_counter()
+        self._held.begin()
         self._clock, self._unclocked = thread_time(), 0
         self.layers.put(on=False)
         self._open()
@@ -160,7 +132,7 @@ class Lean:
     def _open(self) -> None:
         """Open the next thinned step, heard or bare."""
         budget = self._steps.budget
-        self._is_odd, self._next, self.entered = False, None, None
+        self._is_odd, self.entered = False, None
         self._count += 1
         self._unclocked += 1
         self.is_bare = budget.is_bare and self._is_single and self._count % HEARD_EVERY != 0
@@ -229,7 +201,7 @@ class Lean:
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 value = loss.item()
                 read.append(value)
-                if value <= self._backward_limit or not steps.is_ours(loss):
+                if value <= self.usual.backward or not steps.is_ours(loss):
                     continue
                 if steps.now.is_done:
                     steps.activity()
@@ -237,7 +209,7 @@ class Lean:
                 steps.microscope.step = steps.label
                 if not math.isfinite(value):
                     steps.observe(steps.microscope.before_backward(loss))
-        self._backward.extend(read)
+        self.usual.note_backward(read)
         return read
 
     def _hear(self) -> None:
@@ -272,7 +244,7 @@ class Lean:
         self._is_finite = math.isfinite(total)
         if not self._is_finite:
             steps.observe(steps.microscope.examine_gradients())
-        self._is_odd |= not total <= self._norm_limit
+        self._is_odd |= not total <= self.usual.norm
         if self._is_clocked:
             steps.board.seconds += thread_time() - start
 
@@ -287,28 +259,18 @@ class Lean:
         if settings != self._settings:
             self._settings = settings
             steps.optimizers.note_step(optimizer)
-            self._row = steps.optimizers.latest()
-        now.optimizer = self._row
+            self._held.row = steps.optimizers.latest()
+        now.optimizer = self._held.row
         steps.board.is_awaiting = True
 
     def bare_step_ended(self, optimizer: torch.optim.Optimizer) -> None:
-        """The same on a bare step; the next one's hooks must hang before its forward begins."""
-        steps, now = self._steps, self._steps.now
+        """The same on a bare step."""
+        now = self._steps.now
         now.steps += 1
         now.evaluations += 1
         now.stepped.add(id(optimizer))
-        steps.microscope.after_step(optimizer)
-        steps.board.is_awaiting = True
-        if self._next is None:
-            self._decide(steps.ordinal + 1)
-            is_heard = self._next != (False, False) or (self._count + 1) % HEARD_EVERY == 0
-            self.roots.put(on=is_heard)
-            self.layers.put(on=self._next != (False, False))
-
-    def _decide(self, ordinal: int) -> None:
-        """Decide whether the step with this ordinal is a full one, or audited."""
-        is_full = self._steps.budget.next_thinned()
-        self._next = is_full, ordinal >= self._steps.audit.due_at
+        self._steps.microscope.after_step(optimizer)
+        self._steps.board.is_awaiting = True
 
     # -- closing -----------------------------------------------------------------------------
 
@@ -326,7 +288,7 @@ class Lean:
         now.is_cleared, now.is_cleared_before_step = self._clearing
         if not self.is_bare:
             self._note_pattern(now)
-        self._held.append((steps.label, now, end - steps.last_end_s))
+        self._held.add(steps.label, now, end - steps.last_end_s)
         steps.parameters.preclip = {}
         steps.microscope.end_step()
         steps.now = Segment()
@@ -335,17 +297,16 @@ class Lean:
         steps.last_end_s = end
         if self._is_clocked:
             steps.board.seconds += thread_time() - start
-        if len(self._held) >= HELD_STEPS or end - self._began_s > HELD_S:
+        if self._held.is_due(end):
             self.hand_on()
         if self._is_clocked:
             self._account()
-        if self._next is None:
-            self._decide(steps.ordinal)
-        if self._next == (False, False):
-            self._open()
-        else:
+        is_full = steps.budget.next_thinned()
+        if is_full or steps.ordinal >= steps.audit.due_at:
             self.end()
-            steps.open_full(is_on=bool(self._next and self._next[0]))
+            steps.open_full(is_on=is_full)
+        else:
+            self._open()
         return True
 
     def _is_plain(self, step: Segment) -> bool:
@@ -355,62 +316,18 @@ class Lean:
             return False
         if step.eval_mode_forwards or step.train_mode_eval_forwards or step.is_clipped_after_step:
             return False
-        return main_loss(step.loss_values()) <= self._loss_limit
+        return main_loss(step.loss_values()) <= self.usual.loss
 
     def hand_on(self) -> None:
         """Hand the steps that wait on to detectors and trace."""
         if not self._held:
             return
-        held, self._held = self._held, []
-        start, self._began_s = thread_time(), perf_counter()
-        block = self._block(held)
-        self._set_limits(block)
+        start, count = thread_time(), len(self._held)
+        block = self._held.take(self._steps.run, self._steps.parameters)
+        self.usual.note_block(block)
         if self._steps.on_thinned(block):
             self._steps.budget.alarm()
-        self._handing_s = (thread_time() - start) / len(held)
-
-    def _block(self, held: list[tuple[int, Segment, float]]) -> ThinnedSteps:
-        steps = self._steps
-        segments = [segment for _, segment, _ in held]
-        rows = [] if self._owned is None else self._owned.rows
-        shape = len(held), len(steps.parameters.tensors)
-        norm = np.full(shape, np.nan, dtype=np.float32)
-        state = np.full(shape, np.nan, dtype=np.float32)
-        measured = [i for i, one in enumerate(segments) if one.norms is not None]
-        if measured:
-            state[measured] = GradState.NOT_STEPPED
-            values = np.array([segments[i].norms for i in measured], dtype=np.float32)
-            place = np.ix_(measured, rows)
-            norm[place], state[place] = steps.parameters.classify(np.asarray(rows), values)
-        return ThinnedSteps(
-            run=steps.run,
-            steps=np.array([label for label, _, _ in held], dtype=np.int64),
-            losses=tuple([one.loss_values() for one in segments]),
-            metrics=tuple([one.metrics for one in segments]),
-            grad_norm=norm,
-            grad_state=state,
-            optimizer=np.array([self._settings_of(one) for one in segments], dtype=np.float32),
-            ledger=np.array([self._ledger_of(one) for one in segments], dtype=np.float64),
-            seconds=np.array([seconds for _, _, seconds in held]),
-        )
-
-    def _settings_of(self, step: Segment) -> np.ndarray:
-        """Return the optimizer's row of a step; nothing was read on a bare one."""
-        if step.optimizer is not None or self._row is None:
-            return np.asarray(step.optimizer, dtype=np.float32)
-        return self._no_settings
-
-    def _ledger_of(self, step: Segment) -> tuple[Any, ...]:
-        return self._pattern if step.optimizer is None else tuple(_counts(step))
-
-    def _set_loss_limits(self) -> None:
-        self._loss_limit, self._backward_limit = _limit(self._recent), _limit(self._backward)
-
-    def _set_limits(self, block: ThinnedSteps) -> None:
-        self._recent.extend(main_loss(one) for one in block.losses[-RECENT:])
-        self._set_loss_limits()
-        totals = np.nansum(block.grad_norm, axis=1)
-        self._norm_limit = NORM_FAR * float(totals.max(initial=0.0)) or math.inf
+        self._handing_s = (thread_time() - start) / count
 
     def _account(self) -> None:
         """Tell the budget what a thinned step costs, its share of handing on included."""
@@ -429,7 +346,7 @@ class Lean:
 
     def _restore(self, step: Segment) -> None:
         """Put what was heard of a thinned step where a full step has it."""
-        steps, owned = self._steps, self._owned
+        steps, owned = self._steps, self._held.owned
         if owned is None:
             return
         step.is_cleared, step.is_cleared_before_step = self._clearing
@@ -443,14 +360,6 @@ class Lean:
         step.is_thinned = True
         if step.steps and optimizer is not None:
             steps.optimizers.note_step(optimizer)
-
-
-def _limit(losses: Collection[float]) -> float:
-    """Return the loss from which a step is odd: the largest finite one where too few are known."""
-    if len(losses) < RECENT // 2 or not all(map(math.isfinite, losses)):
-        return sys.float_info.max
-    top = max(losses)
-    return top + FAR * (top - min(losses)) + 0.01 * abs(top)
 
 
 def _spread(norms: list[float], gradients: Sequence[torch.Tensor | None]) -> list[float]:
