@@ -22,6 +22,7 @@ def neuraldbg_detectors() -> list[type[Detector]]:
     from neuraldbg.detectors.exploding_gradient import ExplodingGradient
     from neuraldbg.detectors.input_anomaly import InputAnomaly
     from neuraldbg.detectors.loss_curve import LossCurve
+    from neuraldbg.detectors.norm_scale import NormScale
     from neuraldbg.detectors.numerical_error import NumericalError
     from neuraldbg.detectors.objective_mismatch import ObjectiveMismatch
     from neuraldbg.detectors.saturation import Saturation
@@ -35,6 +36,7 @@ def neuraldbg_detectors() -> list[type[Detector]]:
         ExplodingGradient,
         DeadUnits,
         Saturation,
+        NormScale,
         ActivationShift,
         LossCurve,
         WiringFault,

@@ -8,6 +8,8 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 SCHEMA_VERSION = 1
+ROUNDING = 1e-5
+"""How far the RMS of a vector of ones may be from 1: norms are summed in the tensor's own dtype."""
 INPUT = "<input>"
 """The parent of layers that read the model's own inputs."""
 
@@ -132,3 +134,23 @@ class RunInfo(Frozen):
     def layer(self, path: str) -> LayerInfo | None:
         """Return the layer at `path`, or None."""
         return next((layer for layer in self.layers if layer.path == path), None)
+
+    def scale_rows(self) -> tuple[int, ...]:
+        """Return the rows of parameters that scale what is normalised, unit by unit.
+
+        Those of normalisation layers, but for biases; and vectors that start as all ones in layers
+        of the user's own, where only a factor is born neutral.
+        """
+        roles = {layer.path: layer.role for layer in self.layers}
+        own = {LayerRole.OTHER, LayerRole.CONTAINER}
+        rows = []
+        for row, parameter in enumerate(self.parameters):
+            role = roles.get(parameter.layer, LayerRole.CONTAINER)
+            is_vector = sum(size > 1 for size in parameter.shape) <= 1
+            if not is_vector or not parameter.is_trainable or parameter.name.endswith("bias"):
+                continue
+            if role is LayerRole.NORMALIZATION or (
+                role in own and abs(parameter.initial_rms - 1.0) < ROUNDING
+            ):
+                rows.append(row)
+        return tuple(rows)

@@ -46,6 +46,7 @@ MODULES = (
     "scheduler_misstepped",
     "lr_too_low",
     "weight_decay_too_high",
+    "norm_scale_gone",
     "value_divergence",
     "unscaled_reward",
     "policy_collapse",
