@@ -975,3 +975,23 @@ def test_a_birth_that_does_not_come_again_is_not_put_on_the_target(drive, by):
     found = only(told)
     assert found.words["mechanism"] == "not_repeated"
     assert "cause" not in found.words
+
+
+def test_adam_without_eps_breaks_a_weight_whose_gradient_is_zero(drive):
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=0.0)
+    batches = [torch.randn(8, 4) * torch.tensor([0.0, 1.0, 1.0, 1.0])] * 2
+    told = loop(drive, model, batches, lambda m, b: m(b).square().mean(), optimizer)
+    birth = only(told)
+    assert (birth.words["phase"], birth.words["cause"]) == ("optimizer", "optimizer_eps_underflow")
+
+
+def test_gradient_of_a_scaled_loss_that_leaves_half_is_the_scalers_business(drive):
+    model = nn.Linear(4, 4).half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    with drive({"": model}, scale=2.0**14) as driver:
+        h = model(torch.randn(8, 4).half())
+        ((h - h.detach()).mean() * 300 * 2.0**14).backward()
+        assert not torch.isfinite(model.bias.grad).all()
+        optimizer.step()
+    assert driver.told == []

@@ -154,6 +154,10 @@ def power(_name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict |
     return overflow("pow", arguments, out)
 
 
+WIDE = math.log(torch.finfo(torch.float32).max)
+"""Argument from which exp overflows in float32, too: no wider format would have helped."""
+
+
 def exponential(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verdict | None:
     """Judge exp and its relatives above the dtype's limit (88.7 in float32, 11.09 in float16)."""
     x = argument(arguments, 0)
@@ -180,6 +184,9 @@ def exponential(name: str, arguments: Sequence[Any], out: Tensor | None) -> Verd
         f"the limit of {str(known.dtype)[6:]}{largest}"
     )
     if known.dtype is torch.float16:
+        if figures.get("maximum", 0.0) > WIDE:
+            words += f", above {WIDE:.4g}, that of float32, too"
+            return Verdict(name, "exp_overflow", words, "exp_overflow", 0.9, figures)
         return Verdict(name, "exp_overflow", words, "half_precision_overflow", 0.7, figures)
     return Verdict(name, "exp_overflow", words, "exp_overflow", 0.95, figures)
 

@@ -205,6 +205,19 @@ def judge_backward_regions(regions: Sequence[Region]) -> Verdict | None:
     return Verdict(custom, "custom_backward", words, "custom_backward_wrong", 0.7)
 
 
+def judge_range(gradient: Tensor) -> Verdict | None:
+    """Judge a float16 gradient that came out of a finite loss with an Inf and nothing steep."""
+    if gradient.dtype is not torch.float16 or not flags(gradient) & (POSITIVE | NEGATIVE):
+        return None
+    text, figures = describe_nonfinite(gradient)
+    words = (
+        f"the gradient that left the loss holds {text}: no operation there is at a singular point, "
+        "so a product of factors left the range of float16 (65504)"
+    )
+    name = "loss (backward)"
+    return Verdict(name, "half_overflow", words, "half_precision_overflow", 0.6, figures)
+
+
 def examine_locals(error: BaseException, models: Intervals) -> Found | None:
     """Look at the tensors with a graph in the frames of a traceback, the innermost first."""
     tensors: list[Tensor] = []

@@ -273,7 +273,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "rsqrt",
         }:
             verdict = judge(birth.operation, arguments, out)
-            if verdict is None or verdict.cause != "half_precision_overflow":
+            if verdict is None or verdict.mechanism not in {"exp_overflow", "half_overflow"}:
                 verdict = overflow(birth.operation, arguments, out)
             return self._refine(verdict, arguments)
         verdict = judge(birth.operation, arguments, out)

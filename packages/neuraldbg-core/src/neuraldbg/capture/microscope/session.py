@@ -371,12 +371,13 @@ class Microscope:
         broken = self._broken_parameters()
         if broken is not None:
             return broken
-        note, is_loss_born = "", False
+        note, lost = "", None
         growth: dict[str, Growth] = {}
         for forward in reversed(self._forwards):
             kept = forward.gradients or {}
-            if any(flags(g) for g in kept.values()):
-                is_loss_born = True
+            broken_gradients = [g for g in kept.values() if flags(g)]
+            if broken_gradients:
+                lost = broken_gradients[0]
                 continue
             if not kept:
                 continue
@@ -391,9 +392,11 @@ class Microscope:
         if exploded is not None:
             return [report.birth(self.step, exploded[0], "backward", exploded[1], paths.kinds)]
         verdict = loss_part.judge_backward_regions(self._regions)
+        if verdict is None and lost is not None:
+            verdict = loss_part.judge_range(lost)
         if verdict is not None:
             return [report.birth(self.step, None, "backward", verdict, paths.kinds, "in the loss")]
-        where = "the gradient left the loss non-finite" if is_loss_born else note
+        where = "the gradient left the loss non-finite" if lost is not None else note
         return [report.unlocated(self.step, "backward", where)]
 
     def _broken_parameters(self) -> list[Observation] | None:
