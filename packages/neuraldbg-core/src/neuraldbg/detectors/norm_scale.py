@@ -39,7 +39,7 @@ class NormScale:
             EventType.ACTIVATION_REGIME_SHIFT,
             ActivationHealth.NORMAL.value,
             ActivationHealth.DEAD.value,
-            persistence=5,
+            persistence=2,
         )
         self._rows = np.array(run.scale_rows(), dtype=np.intp)
         self._names = [run.parameters[row].name for row in self._rows]

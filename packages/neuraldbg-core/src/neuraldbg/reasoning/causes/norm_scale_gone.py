@@ -21,9 +21,11 @@ GONE = 1e-3
 """Last over largest RMS of the scale, as for the detector."""
 FELL = 0.5
 """Share of its largest value from which the scale counts as falling."""
-SLOWLY = 10
-"""Measured steps between `FELL` and `GONE` that make a decay of a leap. Heuristic: what multiplies
-by less than about 0.5 a step is no decay, it is a write."""
+FEW = 5
+"""Steps on which it must have been measured."""
+OWN = 0.5
+"""Share of the fall, in logs, that decay alone must account for. The rest is the gradient's, which
+pushes a scale about as long as there is any."""
 
 
 class Lost(NamedTuple):
@@ -32,7 +34,7 @@ class Lost(NamedTuple):
     row: int
     """Row of the parameter."""
     fell: int
-    """First row of the trace on which it was below `FELL`, for good."""
+    """Last row of the trace on which it was above `FELL`: where it began to fall, or before."""
     gone: int
     """First row on which it was below `GONE`, for good."""
 
@@ -46,7 +48,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not lost:
         return None
     first = min(lost, key=lambda one: (one.gone, _place(view, one.row)))
-    is_decay = first.gone - first.fell >= SLOWLY and _decays(view)
+    is_decay = _is_decay(view, first)
     info = view.run.parameters[first.row]
     step = view.label(0) if is_decay else view.label(first.gone)
     gone = view.label(first.gone)
@@ -63,7 +65,7 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         layer=info.layer,
         onset=step,
-        onset_range=(step, gone),
+        onset_range=(min(step, view.label(first.fell)), gone),
         evidence=view.events(types=["activation_regime_shift"], layers=[info.layer]),
         chain=(
             link(info.layer, step, f"the scale {info.name!r} goes to zero"),
@@ -92,11 +94,10 @@ def _lost(view: CaseView) -> list[Lost]:
     for row in view.run.scale_rows():
         series = _series(view, row)
         rows = np.flatnonzero(np.isfinite(series))
-        if len(rows) < SLOWLY or not series[rows[-1]] < GONE:
+        if len(rows) < FEW or not series[rows[-1]] < GONE:
             continue
-        above = [rows[~(series[rows] < limit)] for limit in (FELL, GONE)]
-        fell, gone = (int(rows[rows > a[-1]][0]) if len(a) else int(rows[0]) for a in above)
-        found.append(Lost(row, fell, gone))
+        high, seen = rows[series[rows] >= FELL], rows[series[rows] >= GONE]
+        found.append(Lost(row, int(high[-1]), int(rows[rows > seen[-1]][0])))
     return found
 
 
@@ -104,8 +105,19 @@ def _place(view: CaseView, row: int) -> int:
     return view.flow.place.get(view.run.parameters[row].layer, 1 << 30)
 
 
-def _decays(view: CaseView) -> bool:
-    """Whether any optimizer decays weights, in its largest or in its first group."""
+def _is_decay(view: CaseView, lost: Lost) -> bool:
+    """Whether decay shrinks that much in the steps that the fall took.
+
+    A step multiplies by 1 - lr * decay; momentum repeats it. Adam scales coupled decay up to whole
+    steps once the gradient is gone: there any decay can do it.
+    """
     decay = view.optimizer(OptimizerStat.WEIGHT_DECAY)
-    options = [o.options.get("weight_decay") or 0.0 for o in view.run.optimizers]
-    return bool(np.nanmax(decay, initial=0.0) > 0) or any(float(x) > 0 for x in options)
+    options = [float(o.options.get("weight_decay") or 0.0) for o in view.run.optimizers]
+    strength = max([float(np.nanmax(decay, initial=0.0)), *options])
+    if view.is_adaptive and not any("adamw" in kind for kind in view.optimizer_kinds):
+        return strength > 0
+    momentum = view.optimizer(OptimizerStat.MOMENTUM) if not view.is_adaptive else np.zeros(1)
+    kept = max(1 - float(np.nanmax(momentum, initial=0.0)), 0.01)
+    took = view.label(lost.gone) - view.label(lost.fell)
+    shrunk = took * float(np.nanmax(view.lr, initial=0.0)) * strength / kept
+    return shrunk > OWN * float(np.log(1 / GONE))
