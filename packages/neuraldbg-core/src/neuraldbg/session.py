@@ -225,16 +225,24 @@ class NeuralDbg(Inquiry):
         Raises:
             TypeError: `value` is no number.
         """
-        number, name = _number(value), _name(name)
+        number, name = self._figure(value), _name(name)
         if self._recorder is not None:
             tensor = value if isinstance(value, torch.Tensor) else None
             self._recorder.record_loss(number, name, tensor)
 
     def record_metric(self, name: str, value: Any) -> None:
         """Record a metric of the current step, such as an accuracy; see `record_loss`."""
-        number, name = _number(value), _name(name)
+        number, name = self._figure(value), _name(name)
         if self._recorder is not None:
             self._recorder.record_metric(number, name)
+
+    def _figure(self, value: Any) -> Any:
+        """Return a number, or what will be one where reading it would wait for the device."""
+        recorder = self._recorder
+        is_plain = not isinstance(value, torch.Tensor) or value.is_complex()
+        if recorder is None or is_plain or not recorder.readback.is_late or not value.numel():
+            return _number(value)
+        return recorder.readback.number(_whole(value.detach()))
 
     @property
     def step(self) -> int:
@@ -382,15 +390,18 @@ def _name(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with one element: this one, or its mean."""
+    return tensor if tensor.numel() == 1 else tensor.float().mean()
+
+
 def _number(value: Any) -> float:
     """Return what was recorded as a number; say what could have been recorded where it is none."""
     try:
         if not isinstance(value, torch.Tensor):
             return float(value)
         plain = value.detach()
-        if plain.numel() == 0:
-            return math.nan
-        return float(plain if plain.numel() == 1 else plain.float().mean())
+        return math.nan if plain.numel() == 0 else float(_whole(plain))
     except (TypeError, ValueError, RuntimeError):
         hint = ": does the function that computes it return it?" if value is None else ""
         message = f"a loss or metric is a number or a real tensor, not {value!r}{hint}"

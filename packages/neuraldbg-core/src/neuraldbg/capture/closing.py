@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture import layers, wiring
+from neuraldbg.capture import inputs, layers, readback, wiring
 from neuraldbg.capture.audit import Audit
 from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.cleared import Sentinels
 from neuraldbg.capture.containment import contained
 from neuraldbg.capture.gradients import ParameterBoard
 from neuraldbg.capture.inputs import InputBoard
+from neuraldbg.capture.late import Lateness
 from neuraldbg.capture.lean import Lean
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
@@ -29,7 +30,9 @@ from neuraldbg.capture.objective import is_foreign
 from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.parts import Parts
 from neuraldbg.capture.ranks import Wrapping
-from neuraldbg.capture.segment import Segment, merge
+from neuraldbg.capture.readback import Readback
+from neuraldbg.capture.scaling import Scaling
+from neuraldbg.capture.segment import Closed, Segment, merge
 from neuraldbg.capture.sight import Sight
 from neuraldbg.capture.statistics import Reducer
 from neuraldbg.capture.taps import Board
@@ -38,6 +41,7 @@ from neuraldbg.schema.facts import ActivationStat
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     from torch import nn
 
     from neuraldbg.schema.facts import Observation, StepFacts
@@ -68,14 +72,14 @@ class Steps:
         self.survey = layers.survey(self.models, settings.frozen)
         self.on_step, self.on_thinned, self.on_failure = on_step, on_thinned, on_failure
         self.is_off = False
-        device = next((t.device for t in self.survey.tensors), torch.device("cpu"))
-        self.board = Board(len(self.survey.layers), device)
+        self.readback = Readback()
+        self.board = Board(len(self.survey.layers), torch.device("cpu"))
         self.board.on_activity = self.activity
-        self.reducer = Reducer(self.board)
-        self.parameters = ParameterBoard(self.survey.tensors)
-        self.inputs = InputBoard()
-        self.sentinels = Sentinels(self.survey.tensors)
-        self.microscope = Microscope(self.models, sync=settings.sync)
+        self.reducer = Reducer(self.board, self.readback)
+        self.parameters = ParameterBoard(self.survey.tensors, self.readback)
+        self.inputs = InputBoard(self.readback)
+        self.sentinels = Sentinels(self.survey.tensors, self.readback)
+        self.microscope = Microscope(self.models)
         self.audit = Audit(self.models, self.survey, self.board, self.microscope)
         self.budget = Budget(settings.overhead)
         self.ledger = Ledger()
@@ -89,28 +93,43 @@ class Steps:
         self.wiring = wiring.Wiring(self.models, self.survey, settings)
         self.wrapping = Wrapping(self.models)
         self.parts = Parts()
-        self.optimizers = Optimizers(self.survey, self.parameters, self.wiring)
-        self.reducer.configure(self.run.layers)
+        self.optimizers = Optimizers(self.survey, self.parameters, self.wiring, self.readback)
+        self._device: torch.device | None = None
+        self.follow()
         self.ordinal = 0
         self.label = 0
         self._group: list[Segment] = []
         self.now = Segment()
         self.is_sparse = False
         self.is_stepless = False
-        self._scaled: dict[str, Any] = {"scale": 1.0, "is_scaled": False}
+        self._scaling = Scaling(self.readback)
         self.is_scaler_used = False
         self.ignored: frozenset[str] = frozenset()
         """Calls that the switchboard need not make now."""
         self.lean = Lean(self)
         self._handles: list[Any] = []
+        self._settled = Segment()
+        """The step that was judged last."""
+        self._late = Lateness()
         self.last_end_s = perf_counter()
         self._last_cpu_s = thread_time()
         self._pending: list[float] = []
-        self._has_reached = False
-        self._is_clipping = False
+        self._has_reached = self._is_clipping = self._is_alarmed = False
         self._finite_gradient = True
         self.sight = Sight(self.roots, self.models, self.survey, self.board)
         self.board.is_compiled = self.sight.is_compiled
+
+    def follow(self) -> None:
+        """Keep figures where the model computes; it may move after the session has opened."""
+        device = self.survey.tensors[0].device if self.survey.tensors else torch.device("cpu")
+        if device == self._device:
+            return
+        self._device = device
+        self.readback.drain()
+        self.board.move(device)
+        self.reducer.follow(self.run.layers)
+        carrier = None if self.settings.sync else readback.carrier_for(device)
+        self.readback.carrier, self.microscope.is_late = carrier, carrier is not None
 
     @contained
     def activity(self) -> None:
@@ -145,7 +164,7 @@ class Steps:
     def _seal(self) -> Segment:
         """Fill the arrays of the open segment and start a new one."""
         sealed = self.now
-        if sealed.activation is None:
+        if sealed.parameter is None:
             self._fill(sealed)
         self.microscope.end_step()
         self.parts.end_step()
@@ -153,25 +172,32 @@ class Steps:
         return sealed
 
     def _fill(self, segment: Segment) -> None:
-        """Give a segment its arrays and clear the boards."""
+        """Give a segment its arrays, complete once all is read back, and clear the boards."""
         start = thread_time()
-        is_deep = self.parameters.is_deep
         segment.is_sampled = self.board.is_on
-        segment.activation = self.reducer.reduce(with_samples=is_deep and self.board.is_on)
-        if segment.is_thinned:
-            segment.activation[:, ActivationStat.CALLS] = math.nan
-        segment.parameter = self.parameters.values.copy()
-        segment.inputs = self.inputs.values()
+        segment.parameter = self.parameters.take()
         segment.optimizer = self.optimizers.take()
-        if self.board.is_compiled and not segment.forwards:
-            calls = segment.activation[:, ActivationStat.CALLS]
-            segment.forwards = int(calls[calls > 0].min(initial=calls.max(initial=0)))
-        if not segment.backwards and (segment.activation[:, ActivationStat.NONFINITE] == 1).any():
-            segment.observations += self.microscope.examine_forwards()
-        self.parameters.clear()
-        self.inputs.clear()
+        rows = self.inputs.take()
+        self.reducer.reduce(
+            with_samples=self.parameters.is_deep and self.board.is_on,
+            then=lambda activation: self._filled(segment, activation, rows),
+        )
         self.budget.spend(self.board.seconds + thread_time() - start)
         self.board.clear()
+
+    def _filled(
+        self, segment: Segment, activation: np.ndarray, rows: list[list[np.ndarray]]
+    ) -> None:
+        """The figures of a sealed segment have been read."""
+        segment.activation, segment.inputs = activation, inputs.combined(rows)
+        calls = activation[:, ActivationStat.CALLS]
+        if segment.is_thinned:
+            calls[:] = math.nan
+        if self.board.is_compiled and not segment.forwards:
+            segment.forwards = int(calls[calls > 0].min(initial=calls.max(initial=0)))
+        is_whole = segment.backwards or self.readback.is_late
+        if not is_whole and (activation[:, ActivationStat.NONFINITE] == 1).any():
+            segment.observations += self.microscope.examine_forwards()
 
     @contained
     def close(self) -> None:
@@ -187,31 +213,66 @@ class Steps:
         if not group:
             return
         start = thread_time()
-        step = merge(group)
-        if self.ledger.is_loss_divided:  # each backward has its share of one loss
-            step.backward_losses = [sum(step.backward_losses)] if step.backward_losses else []
-        step.observations += self._findings(step, is_interrupted=is_interrupted)
-        for sentence in self.sight.inspect(step, self.ordinal):
-            self._warn(sentence)
-        if self.audit.is_due_structure:
-            self._learn_structure()
-        self.run = self._run()
         seconds = perf_counter() - self.last_end_s
-        facts = step.freeze(self.run, self.label, seconds, is_interrupted=is_interrupted)
+        closed = self._closed(group, seconds, is_interrupted=is_interrupted)
         self.label += 1
         self.microscope.step = self.label
         self.ordinal += 1
-        has_event = self.on_step(facts)
-        self.audit.next_step(self.ordinal, alarm=bool(has_event))
+        self.readback.then(lambda: self._settle(closed))
+        self.readback.ship()
+        has_event, self._is_alarmed = self._is_alarmed, False
+        self.audit.next_step(self.ordinal, alarm=has_event)
         now, self.last_end_s = thread_time(), perf_counter()
         self.budget.spend(now - start)
         # The training thread's own time is blind to other jobs; next to an accelerator it waits.
         is_cpu = self.board.figures.device.type == "cpu"
         total, self._last_cpu_s = now - self._last_cpu_s if is_cpu else seconds, now
-        self._arm(is_on=self.budget.next_step(total, alarm=bool(has_event)))
-        self.lean.note(step)
-        if not self.board.is_on and not self.audit.is_due and self.lean.can_begin(step):
+        self._arm(is_on=self.budget.next_step(total, alarm=has_event))
+        if not self.readback.is_late:
+            self.lean.note(self._settled)
+        is_lean = not (self.board.is_on or self.audit.is_due or self.readback.is_late)
+        if is_lean and self.lean.can_begin(self._settled):
             self.lean.begin()
+
+    def _closed(self, group: list[Segment], seconds: float, *, is_interrupted: bool) -> Closed:
+        """Note what is known of a step as it ends, whenever its figures come."""
+        self._first_label = self.label if self._first_label is None else self._first_label
+        checkpointed = {self.survey.layers[i].info.path for i in self.board.checkpointed}
+        self.wiring.checkpointed |= checkpointed
+        audited = self.audit.settle(self.label)
+        if self.audit.is_due_structure:
+            self._learn_structure()
+        self.run = self._run()
+        is_whole = any(s.is_done for s in group) and any(s.backwards for s in group)
+        return Closed(
+            group,
+            self.run,
+            self.label,
+            self.ordinal,
+            seconds,
+            audited,
+            self.wrapping.take(is_whole=is_whole),
+            has_optimizer=bool(self.optimizers),
+            is_interrupted=is_interrupted,
+        )
+
+    def _settle(self, closed: Closed) -> None:
+        """Judge a step whose figures are all here."""
+        if self.readback.is_late:
+            for segment in closed.group:
+                segment.settle()
+        self._settled = step = merge(closed.group)
+        if self.ledger.is_loss_divided:  # each backward has its share of one loss
+            step.backward_losses = [sum(step.backward_losses)] if step.backward_losses else []
+        step.observations += self._findings(step, closed)
+        for sentence in self.sight.inspect(step, closed.ordinal):
+            self._warn(sentence)
+        run = closed.run if self.readback.is_late else self.run
+        if len(run.warnings) != len(self.run.warnings):
+            run = run.model_copy(update={"warnings": self.run.warnings})
+        is_interrupted = closed.is_interrupted
+        facts = step.freeze(run, closed.label, closed.seconds, is_interrupted=is_interrupted)
+        self._is_alarmed |= bool(self.on_step(facts))
 
     def _arm(self, *, is_on: bool) -> None:
         """Decide what of the step to come is measured."""
@@ -229,6 +290,7 @@ class Steps:
         """Somebody asks: hand on what is held back. Only the thread that trains can."""
         if threading.get_ident() == self.thread:
             self.lean.hand_on()
+            self.readback.drain()
 
     def is_ours(self, loss: torch.Tensor) -> bool:
         """Whether a loss is one of the watched models, and not only of others."""
@@ -239,19 +301,21 @@ class Steps:
         """Whether segments wait for the others of their step."""
         return bool(self._group)
 
-    def _findings(self, step: Segment, *, is_interrupted: bool) -> list[Observation]:
+    def _findings(self, step: Segment, closed: Closed) -> list[Observation]:
         """What a closed step shows of the loop, the wiring and the objective."""
-        label, wires = self.label, self.wiring
-        self._first_label = first = label if self._first_label is None else self._first_label
-        wires.checkpointed |= {self.survey.layers[i].info.path for i in self.board.checkpointed}
-        found = self.audit.settle(label)
-        found += self.ledger.inspect(label, step, optimizers=len(self.optimizers.infos))
-        found += self.wrapping.inspect(label, step)
-        if not self.optimizers and step.backwards and not is_interrupted:
+        label, first, wires = closed.label, self._first_label or 0, self.wiring
+        optimizers = len(closed.run.optimizers)
+        found = closed.audited
+        found += self.ledger.inspect(label, step, optimizers=optimizers)
+        found += self.wrapping.inspect(label, step, closed.wrapped)
+        if not closed.has_optimizer and step.backwards and not closed.is_interrupted:
             found += wires.unstepped(first)
             if not wires.has_foreign:
                 found += self.ledger.unstepped(label, first)
-        return found + wires.inspect(first, self.ordinal, step.parameter)
+        found += wires.inspect(first, closed.ordinal, step.parameter)
+        return found + (
+            self._late.inspect(step, closed.run, label) if self.readback.is_late else []
+        )
 
     def _warn(self, sentence: str) -> None:
         """Say once, in the log and in the trace, what of the run cannot be watched."""
@@ -286,6 +350,7 @@ class Steps:
     def finish(self, *, has_error: bool = False) -> None:
         """Close the last step, whole or interrupted, with what only the end shows."""
         self.lean.leave()
+        self.readback.drain()
         self.observe(self.wiring.finish(self._first_label or 0, self.ordinal))
         for sentence in self.sight.replaced() if self.ordinal else ():
             self._warn(sentence)
@@ -296,3 +361,4 @@ class Steps:
             self._group.append(last)
         group, self._group = self._group, []
         self._emit(group, is_interrupted=not is_whole)
+        self.readback.drain()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from neuraldbg.capture.readback import Readback
 
 SAMPLE = 256
 """Elements per parameter. Heuristic: an RMS is known to about 5 % (one standard error)."""
@@ -77,11 +80,11 @@ def strided(t: torch.Tensor, count: int = SAMPLE) -> torch.Tensor:
 class ParameterBoard:
     """One row per watched parameter: what the optimizer was given and what it did with it."""
 
-    def __init__(self, tensors: Sequence[torch.nn.Parameter]) -> None:
+    def __init__(self, tensors: Sequence[torch.nn.Parameter], readback: Readback) -> None:
         self.tensors = list(tensors)
+        self._readback = readback
         self.row_of = {id(t): row for row, t in enumerate(self.tensors)}
         count = len(self.tensors)
-        self.values = np.full((count, len(ParameterStat)), np.nan, dtype=np.float32)
         self._before = torch.zeros((count, SAMPLE))
         self._after = torch.zeros((count, SAMPLE))
         self._gradient = torch.zeros((count, SAMPLE))
@@ -90,27 +93,31 @@ class ParameterBoard:
         self._extent = np.array([min(SAMPLE, max(1, _length(t))) for t in self.tensors] or [1])
         self._is_empty = np.array([not _length(t) for t in self.tensors], dtype=bool)
         """Parameters of which this rank holds no element: nothing of them is measured."""
-        self.preclip: dict[int, float] = {}
+        self.preclip: dict[int, torch.Tensor] = {}
         self.is_sampling = True
         self.is_deep = True
         self.was_finite = True
         """Whether the sampled weights were finite before the last step."""
-        self.clear()
+        self._is_finite = True
+        self.values = self._blank()
 
-    def clear(self) -> None:
-        """Start a new step."""
-        self.values[:] = np.nan
-        self.values[:, ParameterStat.GRAD_STATE] = GradState.NOT_STEPPED
-        self.preclip = {}
+    def _blank(self) -> np.ndarray:
+        values = np.full((len(self.tensors), len(ParameterStat)), np.nan, dtype=np.float32)
+        values[:, ParameterStat.GRAD_STATE] = GradState.NOT_STEPPED
+        return values
+
+    def take(self) -> np.ndarray:
+        """Return `[P, len(ParameterStat)]` of the step, complete once all has been read back."""
+        taken, self.values, self.preclip = self.values, self._blank(), {}
+        return taken
 
     def note_preclip(self, norms: Mapping[int, torch.Tensor]) -> None:
         """Keep the L2 norms, by `id(gradient)`, of gradients that are about to be clipped."""
         if norms:
-            values = torch.stack([local(n.detach()) for n in norms.values()]).tolist()
-            self.preclip = dict(zip(norms, values, strict=True))
+            self.preclip = {key: local(norm.detach()) for key, norm in norms.items()}
 
-    def before_step(self, owned: OwnedParameters, scale: float) -> bool:
-        """Read gradients and weights; return whether every gradient was finite.
+    def before_step(self, owned: OwnedParameters, scale: Any) -> bool:
+        """Read gradients and weights; return whether all gradients are finite, as far as is known.
 
         Args:
             owned: the optimizer's watched parameters.
@@ -124,20 +131,31 @@ class ParameterBoard:
                 continue
             rows.append(row)
             gradients.append(gradient)
-        finite = self.put(rows, self.norms(gradients, scale))
+        self._is_finite = True
+        for places, norms in self._norms(gradients):
+            put = partial(self._put, values, [rows[place] for place in places], scale)
+            self._readback.read(norms, put)
         if self.is_sampling:
-            _gather(self._before, owned.rows, owned.tensors)
+            self._gather(lambda: self._before, owned.rows, owned.tensors)
             if self.is_deep:
                 self._sample_gradients(rows, gradients)
-        return finite
+        return self._is_finite
 
-    def put(self, rows: list[int], norms: list[float]) -> bool:
-        """Note gradient norms, `ABSENT` for none; return whether all are finite."""
+    def put(self, rows: list[int], norms: list[float]) -> None:
+        """Note gradient norms, `ABSENT` for none."""
         index = np.asarray(rows, dtype=np.intp)
         norm, state = self.classify(index, np.asarray(norms, dtype=np.float32))
         self.values[index, ParameterStat.GRAD_NORM] = norm
         self.values[index, ParameterStat.GRAD_STATE] = state
-        return not bool((state == GradState.NONFINITE).any())
+
+    def _put(self, values: np.ndarray, rows: list[int], scale: Any, norms: torch.Tensor) -> None:
+        """Note gradient norms that have arrived."""
+        divisor, index = float(scale), np.asarray(rows, dtype=np.intp)
+        found = norms.tolist() if divisor == 1.0 else [n / divisor for n in norms.tolist()]
+        norm, state = self.classify(index, np.asarray(found, dtype=np.float32))
+        values[index, ParameterStat.GRAD_NORM] = norm
+        values[index, ParameterStat.GRAD_STATE] = state
+        self._is_finite &= not bool((state == GradState.NONFINITE).any())
 
     def classify(self, rows: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (norm, NaN where none; `GradState`) of norms with `ABSENT`, `[..., R]`."""
@@ -149,22 +167,38 @@ class ParameterBoard:
         norms[..., empty], state[..., empty] = np.nan, GradState.PRESENT
         return norms, state
 
-    def norms(self, gradients: list[torch.Tensor], scale: float = 1.0) -> list[float]:
+    def norms(self, gradients: list[torch.Tensor]) -> list[float]:
         """Return the L2 norm of each gradient; those that a clipping call saw, where one did."""
+        norms = [math.nan] * len(gradients)
+        for places, found in self._norms(gradients):
+            values = found.tolist()
+            if len(values) == len(norms):
+                return values
+            for place, value in zip(places, values, strict=True):
+                norms[place] = value
+        return norms
+
+    def _norms(self, gradients: list[torch.Tensor]) -> list[tuple[Sequence[int], torch.Tensor]]:
         known = self.preclip
         if known and all(id(g) in known for g in gradients):
-            return [known[id(g)] / scale for g in gradients]
-        norms = norms_of(gradients)
-        return norms if scale == 1.0 else [n / scale for n in norms]
+            return _by_device([known[id(g)] for g in gradients])
+        return norms_of(gradients)
 
     def _sample_gradients(self, rows: list[int], gradients: list[torch.Tensor]) -> None:
-        self._last_gradient, self._gradient = self._gradient, self._last_gradient
-        self._gradient.zero_()
+        self._readback.then(self._turn)
         dense = [(r, g) for r, g in zip(rows, gradients, strict=True) if g.layout is torch.strided]
         if not dense:
             return
         kept, tensors = zip(*dense, strict=True)
-        _gather(self._gradient, list(kept), list(tensors))
+        self._gather(lambda: self._gradient, list(kept), list(tensors))
+        self._readback.then(partial(self._compare_gradients, self.values, list(kept)))
+
+    def _turn(self) -> None:
+        """The gradients at hand are those of the step before."""
+        self._last_gradient, self._gradient = self._gradient, self._last_gradient
+        self._gradient.zero_()
+
+    def _compare_gradients(self, values: np.ndarray, kept: list[int]) -> None:
         new, old = self._gradient.numpy(), self._last_gradient.numpy()
         index = np.asarray(kept, dtype=np.intp)
         with np.errstate(all="ignore"):
@@ -173,31 +207,34 @@ class ParameterBoard:
             cosine = np.where(self._has_last[index] & (size > 0), dot / size, np.nan)
             extent = self._extent[index]
             nonzero = (new[index] != 0).sum(1)
-        self.values[index, ParameterStat.GRAD_COSINE] = cosine
-        self.values[index, ParameterStat.GRAD_ZERO_SHARE] = 1.0 - nonzero / extent
+        values[index, ParameterStat.GRAD_COSINE] = cosine
+        values[index, ParameterStat.GRAD_ZERO_SHARE] = 1.0 - nonzero / extent
         self._has_last[:] = False
         self._has_last[index] = True
 
     def after_step(self, optimizer: torch.optim.Optimizer, owned: OwnedParameters) -> bool:
-        """Compare weights with those before; return whether every sampled weight is finite."""
+        """Compare weights with those before; return whether all are known to be finite, so far."""
         if not self.is_sampling:
             return True
-        _gather(self._after, owned.rows, owned.tensors)
-        index = np.asarray(owned.rows, dtype=np.intp)
+        self._is_finite = True
+        self._gather(lambda: self._after, owned.rows, owned.tensors)
+        self._readback.then(partial(self._compare, self.values, owned.rows))
+        if self.is_deep:
+            self._second_moments(optimizer, owned)
+        return self._is_finite
+
+    def _compare(self, values: np.ndarray, rows: list[int]) -> None:
+        index = np.asarray(rows, dtype=np.intp)
         before, after = self._before.numpy()[index], self._after.numpy()[index]
         root = np.sqrt(self._extent[index])
         with np.errstate(all="ignore"):
             root[self._is_empty[index]] = np.nan
-            self.values[index, ParameterStat.WEIGHT_RMS] = np.linalg.norm(before, axis=1) / root
-            self.values[index, ParameterStat.UPDATE_RMS] = (
-                np.linalg.norm(after - before, axis=1) / root
-            )
+            values[index, ParameterStat.WEIGHT_RMS] = np.linalg.norm(before, axis=1) / root
+            values[index, ParameterStat.UPDATE_RMS] = np.linalg.norm(after - before, axis=1) / root
             top = np.abs(after).max(axis=1)
-        self.values[index, ParameterStat.WEIGHT_MAX] = top
+        values[index, ParameterStat.WEIGHT_MAX] = top
         self.was_finite = bool(np.isfinite(before).all())
-        if self.is_deep:
-            self._second_moments(optimizer, owned)
-        return bool(np.isfinite(top).all())
+        self._is_finite = bool(np.isfinite(top).all())
 
     def _second_moments(self, optimizer: torch.optim.Optimizer, owned: OwnedParameters) -> None:
         """RMS of grad / max(sqrt(v), eps) (Wortsman et al. 2023, StableAdamW, section 3.4)."""
@@ -205,6 +242,7 @@ class ParameterBoard:
         beta_of = {
             id(p): g.get("betas", (0, 0.0))[1] for g in optimizer.param_groups for p in g["params"]
         }
+        moments, ages, known = [], [], []
         for row, tensor in zip(owned.rows, owned.tensors, strict=True):
             state: dict[str, Any] = optimizer.state.get(tensor) or {}
             moment = state.get("exp_avg_sq")
@@ -212,32 +250,67 @@ class ParameterBoard:
                 continue
             if tensor.grad.layout is not torch.strided or moment.shape != tensor.shape:
                 continue
-            extent = int(self._extent[row])
-            v = strided(local(moment)).to("cpu", torch.float32).numpy()[:extent]
-            age = float(state.get("step", 1)) or 1.0
-            correction = 1.0 - float(beta_of.get(id(tensor), 0.0)) ** age
-            eps = float(eps_of.get(id(tensor), 0.0))
-            gradient = self._gradient.numpy()[row, :extent]
-            with np.errstate(all="ignore"):
-                root = np.sqrt(np.maximum(v / max(correction, 1e-12), 0))
-                ratio = gradient / np.maximum(root, max(eps, 1e-30))
-                self.values[row, ParameterStat.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2))
-                active = gradient != 0
-                share = np.mean(root[active] < eps) if active.any() else np.nan
-            self.values[row, ParameterStat.EPS_SHARE] = share
+            moments.append(strided(local(moment)))
+            ages.append(state.get("step", 1))
+            known.append((row, float(beta_of.get(id(tensor), 0.0)), eps_of.get(id(tensor), 0.0)))
+        figures, values = self._readback.numbers(ages), self.values
+
+        def judge(found: list[torch.Tensor]) -> None:
+            for (row, beta, eps), v, age in zip(known, found, figures, strict=True):
+                self._judge_moment(values, row, v, 1.0 - beta ** (float(age) or 1.0), float(eps))
+
+        self._readback.read_all(moments, judge)
+
+    def _judge_moment(
+        self, values: np.ndarray, row: int, moment: torch.Tensor, correction: float, eps: float
+    ) -> None:
+        extent = int(self._extent[row])
+        v = moment.float().numpy()[:extent]
+        gradient = self._gradient.numpy()[row, :extent]
+        with np.errstate(all="ignore"):
+            root = np.sqrt(np.maximum(v / max(correction, 1e-12), 0))
+            ratio = gradient / np.maximum(root, max(eps, 1e-30))
+            values[row, ParameterStat.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2))
+            active = gradient != 0
+            share = np.mean(root[active] < eps) if active.any() else np.nan
+        values[row, ParameterStat.EPS_SHARE] = share
+
+    def _gather(
+        self,
+        target: Callable[[], torch.Tensor],
+        rows: Sequence[int],
+        tensors: Sequence[torch.Tensor],
+    ) -> None:
+        """Copy the strided sample of each tensor into its row of `target` (host, float32)."""
+
+        def place(found: list[torch.Tensor]) -> None:
+            held = target()
+            places = [held[row, : t.numel()] for row, t in zip(rows, found, strict=True)]
+            if places:
+                torch._foreach_copy_(places, found)
+
+        self._readback.read_all([strided(local(t)) for t in tensors], place)
 
 
-def norms_of(gradients: Sequence[torch.Tensor]) -> list[float]:
-    """L2 norm of each gradient, not squared; one fused call and one read per device and dtype."""
+def norms_of(gradients: Sequence[torch.Tensor]) -> list[tuple[Sequence[int], torch.Tensor]]:
+    """L2 norms, not squared, `[n]` with the places of their gradients; one tensor per device."""
     if not gradients:
         return []
     tensors = [g if _is_simple(g) else local(g.detach()) for g in gradients]
     first = tensors[0]
     is_uniform = all(t.dtype is first.dtype and t.device == first.device for t in tensors)
     if is_uniform and first.dtype in {torch.float32, torch.float64}:
-        return torch.stack(torch._foreach_norm(tensors)).tolist()  # noqa: SLF001 - fused
-    parts = [torch.linalg.vector_norm(t, dtype=_wide(t)) for t in tensors]
-    return [float(p) for p in parts]
+        norms = torch.stack(torch._foreach_norm(tensors))  # noqa: SLF001 - fused
+        return [(range(len(tensors)), norms)]
+    return _by_device([torch.linalg.vector_norm(t, dtype=_wide(t)).float() for t in tensors])
+
+
+def _by_device(norms: Sequence[torch.Tensor]) -> list[tuple[Sequence[int], torch.Tensor]]:
+    """Stack norms: one vector for each device, with the places of its members."""
+    groups: dict[torch.device, list[int]] = {}
+    for place, norm in enumerate(norms):
+        groups.setdefault(norm.device, []).append(place)
+    return [(places, torch.stack([norms[place] for place in places])) for places in groups.values()]
 
 
 def _is_simple(t: torch.Tensor) -> bool:
@@ -258,29 +331,10 @@ def _length(t: torch.Tensor) -> int:
     return len(strided(local(t.detach()))) if t.numel() else 0
 
 
-def _gather(target: torch.Tensor, rows: Sequence[int], tensors: Sequence[torch.Tensor]) -> None:
-    """Copy the strided sample of each tensor into its row of `target` (host, float32)."""
-    sources, places = [], []
-    for row, tensor in zip(rows, tensors, strict=True):
-        flat = strided(local(tensor))
-        sources.append(flat)
-        places.append(target[row, : flat.numel()])
-    if not sources:
-        return
-    if all(s.device.type == "cpu" for s in sources):
-        torch._foreach_copy_(places, sources)
-        return
-    joined = torch.cat([s.float() for s in sources]).cpu()
-    start = 0
-    for place in places:
-        place.copy_(joined[start : start + place.numel()])
-        start += place.numel()
-
-
-def optimizer_row(optimizer: torch.optim.Optimizer, stepped: int) -> np.ndarray:
+def optimizer_row(groups: Sequence[Mapping[str, Any]], stepped: int) -> np.ndarray:
     """Return `[len(OptimizerStat)]` float32: the hyper-parameters in force on this step."""
     row = np.full(len(OptimizerStat), np.nan, dtype=np.float32)
-    groups = [g for g in optimizer.param_groups if g["params"]] or optimizer.param_groups
+    groups = [g for g in groups if g["params"]] or groups
     biggest = max(groups, key=lambda g: sum(p.numel() for p in g["params"]))
     rates = [float(g["lr"]) for g in groups if "lr" in g]
     row[OptimizerStat.STEPPED] = stepped

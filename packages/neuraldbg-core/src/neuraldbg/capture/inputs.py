@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from neuraldbg.capture import sample
 from neuraldbg.capture.taps import is_plain, tensors_in
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.run import InputInfo
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.readback import Readback
 
 LIMIT = 8
 """Tensors per model that are measured."""
@@ -26,38 +30,30 @@ class InputBoard:
     and RMS averaged.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, readback: Readback) -> None:
         self.infos: list[InputInfo] = []
         self.is_deep = True
+        self._readback = readback
         self._row_of: dict[str, int] = {}
-        self._values: list[np.ndarray] = []
-        self._counts: list[int] = []
+        self._rows: list[list[np.ndarray]] = []
 
-    def clear(self) -> None:
-        """Start a new step."""
-        for value in self._values:
-            value[:] = np.nan
-        self._counts = [0] * len(self._counts)
+    def take(self) -> list[list[np.ndarray]]:
+        """Return what was measured in the step, by row, for `combined`."""
+        taken, self._rows = self._rows, [[] for _ in self._rows]
+        return taken
 
-    def values(self) -> np.ndarray:
-        """Return `[I, len(InputStat)]` float32 of the step."""
-        if not self._values:
-            return np.full((0, len(InputStat)), np.nan, dtype=np.float32)
-        return np.stack(self._values).copy()
-
-    def observe(self, model: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Measure the tensors of one forward; return whether all of them were finite."""
-        finite, count = True, 0
+    def observe(self, model: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Measure the tensors of one forward."""
+        count = 0
         for key, value in [*enumerate(args), *kwargs.items()]:
             for position, tensor in enumerate(_tensors(value)):
                 if count >= LIMIT:
-                    return finite
+                    return
                 count += 1
                 name = f"{model}:{key}" + (f".{position}" if position else "")
-                finite &= self._add(name, model, tensor)
-        return finite
+                self._add(name, model, tensor)
 
-    def _add(self, name: str, model: str, tensor: torch.Tensor) -> bool:
+    def _add(self, name: str, model: str, tensor: torch.Tensor) -> None:
         row = self._row_of.get(name)
         if row is None:
             row = self._row_of[name] = len(self.infos)
@@ -65,22 +61,33 @@ class InputBoard:
             self.infos.append(
                 InputInfo(name=name, model=model, shape=tuple(tensor.shape), dtype=dtype)
             )
-            self._values.append(np.full(len(InputStat), np.nan, dtype=np.float32))
-            self._counts.append(0)
-        new = measure(tensor, deep=self.is_deep)
-        old, seen = self._values[row], self._counts[row]
-        self._counts[row] = seen + 1
-        if seen:
-            for column in (InputStat.MEAN, InputStat.RMS):
-                new[column] = (old[column] * seen + new[column]) / (seen + 1)
-            new[InputStat.MIN] = min(old[InputStat.MIN], new[InputStat.MIN])
-            for column in (InputStat.MAX, InputStat.NAN, InputStat.INF):
-                new[column] = max(old[column], new[column])
-            new[InputStat.SAMPLE_SPREAD] = np.fmax(
-                old[InputStat.SAMPLE_SPREAD], new[InputStat.SAMPLE_SPREAD]
-            )
-        self._values[row] = new
-        return not (new[InputStat.NAN] or new[InputStat.INF])
+            self._rows.append([])
+        figures = np.full(len(InputStat), np.nan, dtype=np.float32)
+        self._rows[row].append(figures)
+        measure(tensor, figures, self._readback, deep=self.is_deep)
+
+
+def combined(rows: list[list[np.ndarray]]) -> np.ndarray:
+    """Return `[I, len(InputStat)]` float32 of a step whose figures have all been read."""
+    if not rows:
+        return np.full((0, len(InputStat)), np.nan, dtype=np.float32)
+    unseen = np.full(len(InputStat), np.nan, dtype=np.float32)
+    return np.stack([_joined(measured) if measured else unseen for measured in rows])
+
+
+def _joined(measured: list[np.ndarray]) -> np.ndarray:
+    old = measured[0]
+    for seen, new in enumerate(measured[1:], 1):
+        for column in (InputStat.MEAN, InputStat.RMS):
+            new[column] = (old[column] * seen + new[column]) / (seen + 1)
+        new[InputStat.MIN] = min(old[InputStat.MIN], new[InputStat.MIN])
+        for column in (InputStat.MAX, InputStat.NAN, InputStat.INF):
+            new[column] = max(old[column], new[column])
+        new[InputStat.SAMPLE_SPREAD] = np.fmax(
+            old[InputStat.SAMPLE_SPREAD], new[InputStat.SAMPLE_SPREAD]
+        )
+        old = new
+    return old
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -94,34 +101,33 @@ def _is_measurable(t: torch.Tensor) -> bool:
     return is_plain(t) and not t.is_complex() and t.numel() > 0
 
 
-def measure(tensor: torch.Tensor, *, deep: bool) -> np.ndarray:
-    """Return `[len(InputStat)]` float32; exact extremes and flags, the last three from a sample."""
-    row = np.full(len(InputStat), np.nan, dtype=np.float32)
+def measure(tensor: torch.Tensor, row: np.ndarray, readback: Readback, *, deep: bool) -> None:
+    """Fill `[len(InputStat)]`: exact extremes and flags, the last three from a sample."""
     t = tensor.detach()
-    if not t.is_floating_point():
-        low, high = torch.aminmax(t)
-        row[InputStat.MIN], row[InputStat.MAX] = float(low), float(high)
-        row[InputStat.NAN] = row[InputStat.INF] = 0.0
-        t = t.flatten()[:: max(1, t.numel() // 4096)].float()
-        row[InputStat.MEAN] = float(t.mean())
-        row[InputStat.RMS] = float(torch.linalg.vector_norm(t)) / math.sqrt(t.numel())
-        return row
-    wide = t if t.dtype in {torch.float32, torch.float64} else t.float()
-    low, high = torch.aminmax(wide)
-    norm = torch.linalg.vector_norm(wide)
-    figures = torch.stack([wide.mean(), norm, low, high]).tolist()
-    row[InputStat.MEAN], row[InputStat.RMS] = figures[0], figures[1] / math.sqrt(t.numel())
-    row[InputStat.MIN], row[InputStat.MAX] = figures[2], figures[3]
-    row[InputStat.NAN] = float(math.isnan(figures[2]))
-    row[InputStat.INF] = float(math.isinf(figures[2]) or math.isinf(figures[3]))
-    if deep and t.dim() >= 2:
-        _deep(row, wide)
-    return row
+    if t.is_floating_point():
+        wide = t if t.dtype in {torch.float32, torch.float64} else t.float()
+        low, high = torch.aminmax(wide)
+    else:
+        wide = t.flatten()[:: max(1, t.numel() // 4096)].float()
+        low, high = (extreme.float() for extreme in torch.aminmax(t))
+    figures = torch.stack([wide.mean(), torch.linalg.vector_norm(wide), low, high])
+    readback.read(figures, partial(_fill, row, wide.numel()))
+    if t.is_floating_point() and deep and t.dim() >= 2:
+        chosen = sample.plan(tuple(wide.shape), tuple(wide.stride()), 1 if t.dim() == 4 else -1)
+        x = sample.take(wide, chosen).reshape(chosen.rows, chosen.units)
+        readback.read(x, partial(_fill_spreads, row))
 
 
-def _deep(row: np.ndarray, t: torch.Tensor) -> None:
-    chosen = sample.plan(tuple(t.shape), tuple(t.stride()), 1 if t.dim() == 4 else -1)
-    x = sample.take(t, chosen).reshape(chosen.rows, chosen.units).to("cpu", torch.float64).numpy()
+def _fill(row: np.ndarray, size: int, figures: torch.Tensor) -> None:
+    mean, norm, low, high = figures.tolist()
+    row[InputStat.MEAN], row[InputStat.RMS] = mean, norm / math.sqrt(size)
+    row[InputStat.MIN], row[InputStat.MAX] = low, high
+    row[InputStat.NAN] = float(math.isnan(low))
+    row[InputStat.INF] = float(math.isinf(low) or math.isinf(high))
+
+
+def _fill_spreads(row: np.ndarray, host: torch.Tensor) -> None:
+    x = host.double().numpy()
     if len(x) < 4 or not np.isfinite(x).all():
         return  # spreads of what is not finite say nothing; NaN stands for "not measured"
     with np.errstate(all="ignore"):

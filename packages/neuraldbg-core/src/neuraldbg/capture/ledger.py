@@ -166,7 +166,8 @@ def _constant(node: object, name: str) -> float | None:
     try:
         value = getattr(node, name, None)
         if isinstance(value, torch.Tensor):
-            return float(value) if value.numel() == 1 and not value.requires_grad else None
+            is_number = value.numel() == 1 and value.is_cpu and not value.requires_grad
+            return float(value) if is_number else None
         return None if value is None else float(value)
     except (RuntimeError, TypeError, ValueError):
         return None

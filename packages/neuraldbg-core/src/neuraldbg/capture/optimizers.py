@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from neuraldbg.capture import gradients
 from neuraldbg.capture.gradients import OwnedParameters
@@ -14,18 +16,23 @@ from neuraldbg.schema.facts import Observation, OptimizerStat
 from neuraldbg.schema.run import OptimizerInfo
 
 if TYPE_CHECKING:
-    import torch
+    from collections.abc import Mapping, Sequence
 
     from neuraldbg.capture.gradients import ParameterBoard
     from neuraldbg.capture.layers import Survey
+    from neuraldbg.capture.readback import Readback
+    from neuraldbg.capture.segment import Segment
     from neuraldbg.capture.wiring import Wiring
 
 
 class Optimizers:
     """Registers optimizers as they first step; one row each in `StepFacts.optimizer`."""
 
-    def __init__(self, survey: Survey, board: ParameterBoard, wiring: Wiring) -> None:
+    def __init__(
+        self, survey: Survey, board: ParameterBoard, wiring: Wiring, readback: Readback
+    ) -> None:
         self._survey, self._board, self._wiring = survey, board, wiring
+        self._readback = readback
         self.infos: list[OptimizerInfo] = []
         self._owned: dict[int, OwnedParameters] = {}
         self._rows: dict[int, int] = {}
@@ -84,12 +91,24 @@ class Optimizers:
             optimizer, owned, label, ordinal, has_stepped=has_stepped
         )
 
-    def note_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Write the settings with which it has just stepped."""
+    def note_step(self, optimizer: torch.optim.Optimizer, segment: Segment | None = None) -> None:
+        """Write the settings with which it has just stepped, as a part of `segment`."""
         row = self._rows[id(optimizer)]
         stepped = self._values[row][OptimizerStat.STEPPED]
         count = 1 if math.isnan(stepped) else int(stepped) + 1
-        self._values[row] = gradients.optimizer_row(optimizer, count)
+        groups = optimizer.param_groups
+        if segment is None or not (self._readback.is_late and any(map(_has_tensors, groups))):
+            self._values[row] = gradients.optimizer_row(groups, count)
+            return
+        self._values[row] = np.full(len(OptimizerStat), np.nan, dtype=np.float32)
+        self._values[row][OptimizerStat.STEPPED] = count
+        later = [{name: self._plain(value) for name, value in g.items()} for g in groups]
+        self._readback.then(partial(_complete, segment, row, later, count))
+
+    def _plain(self, value: Any) -> Any:
+        """Return a setting that can be read once it is here."""
+        is_tensor = isinstance(value, torch.Tensor) and value.numel() == 1
+        return self._readback.number(value) if is_tensor else value
 
     def only(self) -> OwnedParameters | None:
         """Return what the only optimizer owns; None where there are several, or its lr is a tensor.
@@ -120,3 +139,15 @@ class Optimizers:
         for value in self._values:
             value[OptimizerStat.STEPPED] = np.nan
         return taken
+
+
+def _has_tensors(group: Mapping[str, Any]) -> bool:
+    """Whether a setting is a tensor, as the learning rate of a capturable optimizer is."""
+    return any(isinstance(value, torch.Tensor) for value in group.values())
+
+
+def _complete(
+    segment: Segment, row: int, groups: Sequence[Mapping[str, Any]], stepped: int
+) -> None:
+    """Write settings that have come from the device into the step that they are of."""
+    segment.settings[row] = gradients.optimizer_row(groups, stepped)

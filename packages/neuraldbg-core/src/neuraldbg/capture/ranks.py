@@ -136,15 +136,26 @@ class Wrapping:
         self._first = 0
         self._is_said = False
 
-    def inspect(self, label: int, step: Segment) -> list[Observation]:
-        """Look at a closed step; trainers make their wrappers only when they begin."""
+    def take(self, *, is_whole: bool) -> int | None:
+        """Return how often wrappers were called up to the end of a step, None where none is known.
+
+        A step that is no whole one (no backward, or no optimizer) does not start a new count.
+        """
         is_first, self._is_first = self._is_first, False
         if is_first and not self._handles:
-            self.attach()
+            self.attach()  # trainers make their wrappers only when they begin
+            return None
+        if not self._handles:
+            return None
+        count = self._calls.count
+        self._calls.count = 0 if is_whole else count
+        return count
+
+    def inspect(self, label: int, step: Segment, calls: int | None) -> list[Observation]:
+        """Look at a closed step, with the `calls` that were taken at its end."""
+        if calls is None or not step.is_done or not step.backwards:
             return []
-        if not self._handles or not step.is_done or not step.backwards:
-            return []
-        is_past, self._calls.count = self._calls.count == 0, 0
+        is_past = calls == 0
         if is_past and not any(self._recent):
             self._first = label
         self._recent.append(is_past)

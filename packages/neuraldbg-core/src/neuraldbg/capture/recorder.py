@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from functools import partial
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from neuraldbg.capture import gradients, wiring
 from neuraldbg.capture.closing import Steps
 from neuraldbg.capture.containment import contained
 from neuraldbg.capture.objective import reaches
+from neuraldbg.capture.readback import Later
 from neuraldbg.capture.roots import RootBegan, RootEnded
 from neuraldbg.capture.switchboard import SWITCHBOARD
 from neuraldbg.capture.taps import Tap, in_backward
@@ -40,6 +42,7 @@ class Recorder(Steps):
                 tap = Tap(self.board, index, layer)
                 handle = module.register_forward_hook(tap)
                 self._handles.append(handle)
+                self.board.taps.append(tap)
                 self.lean.layers.add(tap.module, handle, tap)
         for name, model in self.roots.items():
             pre = RootBegan(self, name, self.board.figures.device)
@@ -110,6 +113,7 @@ class Recorder(Steps):
         self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Count an outermost training forward and measure what enters it."""
+        self.follow()
         self.now.forwards += 1
         if not module.training and self.wiring.is_mode_dependent(module):
             self.now.eval_mode_forwards += 1
@@ -147,6 +151,7 @@ class Recorder(Steps):
             is_data = self.parts.is_data
             data = tuple(value if is_data(value) else None for value in args)
             named = {key: value for key, value in kwargs.items() if is_data(value)}
+            self.follow()
             self.inputs.observe(name, data, named)
             self.now.batch_size = max(self.now.batch_size, _batch_size(data, named))
             # What another part made is no input of the run: its faults are found behind the loss.
@@ -198,14 +203,13 @@ class Recorder(Steps):
 
     def _look_at(self, loss: torch.Tensor) -> None:
         """Read and audit a loss that a backward starts from, while its graph is alive."""
-        scale = self._loss_scale()
-        if loss.device.type == "cpu" or self.settings.sync:
-            value = loss.item()
-            if not math.isfinite(value) and not self.is_ours(loss):
-                return
-            self._pending.append(value / scale)
+        scale = self._scaling.factor
+        value = self.readback.number(loss, over=scale)
+        if not (isinstance(value, Later) or math.isfinite(value) or self.is_ours(loss)):
+            return
+        self._pending.append(value)
         if self.ordinal < wiring.EARLY[1]:
-            self.ledger.note_loss(loss, is_scaled=self._is_scaled())
+            self.ledger.note_loss(loss, is_scaled=self._scaling.is_on)
         self.observe(self.audit.before_backward(self.label, self.ordinal, loss))
         self.observe(self.microscope.before_backward(loss, scale=scale))
 
@@ -239,7 +243,7 @@ class Recorder(Steps):
             self.now.is_clipped_after_step = True
         else:
             self.now.clips += 1
-            self.now.is_clipped_scaled |= self._is_scaled()
+            self.readback.then(partial(self.now.note_clip, self._scaling.factor))
 
     @contained
     def clip_measured(self, total: Any, norms: Mapping[int, torch.Tensor]) -> None:
@@ -247,9 +251,9 @@ class Recorder(Steps):
         if not self._is_clipping:
             return
         start = thread_time()
-        if isinstance(total, torch.Tensor) and total.device.type == "cpu":
-            self.now.clip_total_norm = float(gradients.local(total.detach()))
-        if not self.now.is_done and self._loss_scale() == 1.0:
+        if isinstance(total, torch.Tensor):
+            self.now.clip_total_norm = self.readback.number(gradients.local(total.detach()))
+        if not (self.now.is_done or self._scaling.is_on):
             self.parameters.note_preclip(norms)
         self.board.seconds += thread_time() - start
 
@@ -285,14 +289,12 @@ class Recorder(Steps):
                 self._emit([segment])
         self.now.evaluations += 1
         scale = getattr(optimizer, "grad_scale", None)
-        divisor = float(scale) if isinstance(scale, torch.Tensor) else 1.0
+        divisor = self.readback.number(scale) if isinstance(scale, torch.Tensor) else 1.0
         is_finite = self.parameters.before_step(owned, divisor)
         if self.ordinal <= wiring.EARLY[0]:
             self.wiring.note_gradients()
-        dirty, gone = self.sentinels.at_step(owned.ids)
-        self.now.is_cleared &= not dirty
-        self.now.is_cleared_before_step |= gone
-        if not is_finite:
+        self.sentinels.at_step(owned.ids, self.now.note_clearing)
+        if not is_finite and not self.readback.is_late:
             self.observe(self.microscope.examine_gradients(scale=divisor))
         self._finite_gradient = is_finite
         self.board.seconds += thread_time() - start
@@ -314,11 +316,11 @@ class Recorder(Steps):
             where = self.label, self.ordinal
             self.observe(self.optimizers.register(optimizer, owned, *where, has_stepped=True))
         start = thread_time()
+        self.now.steps += 1
         found = getattr(optimizer, "found_inf", None)
-        if isinstance(found, torch.Tensor) and bool(found):
-            self.now.skipped += 1
-        else:
-            self.now.steps += 1
+        if isinstance(found, torch.Tensor):
+            is_skipped = self.readback.number(found)
+            self.readback.then(partial(self.now.note_found_inf, is_skipped))
         self.now.stepped.add(id(optimizer))
         is_finite = self.parameters.after_step(optimizer, owned)
         self.microscope.after_step(
@@ -326,10 +328,11 @@ class Recorder(Steps):
             is_finite_gradient=self._finite_gradient,
             is_finite_weight=is_finite and self.parameters.is_sampling,
         )
-        if not is_finite and self._finite_gradient and self.parameters.was_finite:
+        is_broken = not (is_finite or self.readback.is_late)
+        if is_broken and self._finite_gradient and self.parameters.was_finite:
             self.observe(self.microscope.examine_optimizer(optimizer))
         self.sentinels.after_step(owned.ids)
-        self.optimizers.note_step(optimizer)
+        self.optimizers.note_step(optimizer, self.now)
         self.audit.stepped(owned.ids)
         self.board.is_awaiting = True
         if self.board.is_compiled:
@@ -343,40 +346,32 @@ class Recorder(Steps):
             return
         self.is_scaler_used = True
         self.lean.leave()
-        state = self._scaled
         if what == "scale" and isinstance(subject, torch.Tensor):
-            state |= {"scale": float(scaler.get_scale()), "is_scaled": True}
-            self.now.loss_scale = state["scale"]
+            self.now.loss_scale = self._scaling.began(scaler)
         elif what == "unscale_":
-            state["is_scaled"] = False
+            self._scaling.ended()
         elif what == "step":
-            state |= {"is_scaled": False, "before": self.now.steps}
-        elif what == "stepped" and self.now.steps == state.get("before"):
+            self._scaling.ended()
+            self._scaling.count = self.now.steps + self.now.skipped
+        elif what == "stepped" and self.now.steps + self.now.skipped == self._scaling.count:
             owned = self.optimizers.owned_by(subject)
             if owned is not None:
                 self.now.skipped += 1
-                dirty, _ = self.sentinels.at_step(owned.ids)
-                self.now.is_cleared &= not dirty
+                note = partial(self.now.note_clearing, is_skipped=True)
+                self.sentinels.at_step(owned.ids, note)
                 self.sentinels.after_step(owned.ids)
                 self.board.is_awaiting = True
-
-    def _loss_scale(self) -> float:
-        scale = float(self._scaled["scale"]) if self._scaled["is_scaled"] else 1.0
-        return scale or 1.0  # halved to exactly 0: nothing can be divided out any more
-
-    def _is_scaled(self) -> bool:
-        return bool(self._scaled["is_scaled"]) and self._scaled["scale"] != 1.0
 
     # -- what the user says -----------------------------------------------------------------
 
     @contained
-    def record_loss(self, value: float, name: str, tensor: torch.Tensor | None) -> None:
+    def record_loss(self, value: Any, name: str, tensor: torch.Tensor | None) -> None:
         """Attach a loss to the step that is open, or has just been made."""
         if self.lean.is_bare and self.now.is_done and name in self.now.losses:
             self.activity()  # no forward was heard: it is of the next step
         losses = self.now.losses.setdefault(name, [])
         losses.append(value)
-        if not math.isfinite(value):
+        if not (isinstance(value, Later) or math.isfinite(value)):
             self.observe(self.microscope.examine_loss(value, tensor))
         if self.is_stepless:
             self.close()
@@ -414,6 +409,7 @@ class Recorder(Steps):
     @contained
     def examine_exception(self, error: BaseException) -> None:
         """The user's code raised inside the block."""
+        self.readback.drain()
         self.observe(self.microscope.examine_exception(error))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +23,10 @@ from neuraldbg.schema.facts import (
     ParameterStat,
     StepFacts,
 )
+from neuraldbg.schema.run import RunInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from neuraldbg.schema.run import RunInfo
 
 
 @dataclass(slots=True)
@@ -67,6 +66,33 @@ class Segment:
     parameter: np.ndarray | None = None
     inputs: np.ndarray | None = None
     optimizer: np.ndarray | None = None
+    settings: dict[int, np.ndarray] = field(default_factory=dict)
+    """Rows of `optimizer` that were still on their way from the device when it was made."""
+
+    def note_clearing(self, is_dirty: bool, is_gone: bool, *, is_skipped: bool = False) -> None:  # noqa: FBT001 - as told
+        """Note what the sentinels saw at an optimizer's step; gone is no fault where it skips."""
+        self.is_cleared &= not is_dirty
+        self.is_cleared_before_step |= is_gone and not is_skipped
+
+    def note_clip(self, factor: Any) -> None:
+        """Note by what gradients were multiplied when they were clipped."""
+        self.is_clipped_scaled |= float(factor) != 1.0
+
+    def note_found_inf(self, flag: Any) -> None:
+        """Note whether a fused optimizer skipped the step that it was counted for."""
+        if float(flag):
+            self.steps, self.skipped = self.steps - 1, self.skipped + 1
+
+    def settle(self) -> None:
+        """Replace figures that came late by their numbers; all must be here."""
+        self.losses = {name: list(map(float, values)) for name, values in self.losses.items()}
+        self.metrics = {name: float(value) for name, value in self.metrics.items()}
+        self.backward_losses = list(map(float, self.backward_losses))
+        self.clip_total_norm = float(self.clip_total_norm)
+        self.loss_scale = float(self.loss_scale)
+        for row, values in self.settings.items():
+            if self.optimizer is not None:
+                self.optimizer[row] = values
 
     @property
     def is_done(self) -> bool:
@@ -108,6 +134,24 @@ class Segment:
         if self.losses:
             return {name: _mean(values) for name, values in self.losses.items()}
         return {"backward": _mean(self.backward_losses)} if self.backward_losses else {}
+
+
+@dataclass(slots=True)
+class Closed:
+    """A step that is over, and what was known of it then; its figures may come some steps later."""
+
+    group: list[Segment]
+    run: RunInfo
+    label: int
+    ordinal: int
+    seconds: float
+    audited: list[Observation]
+    """What the audit found."""
+    wrapped: int | None
+    """Calls of a wrapper of DDP; see `ranks.Wrapping`."""
+    has_optimizer: bool
+    """Whether an optimizer of watched parameters is known."""
+    is_interrupted: bool
 
 
 _SUMS = (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,9 @@ from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from neuraldbg.capture.readback import Readback
 
 SILENT_AFTER = 4
 """Reductions for which a unit must be silent to count. Heuristic: 4 x 32 rows without a single
@@ -44,70 +46,66 @@ FLAT: dict[str, tuple[float, float, float, float]] = {
 _RECTIFIERS = frozenset({"relu", "relu6", "hardtanh"})
 
 
+class _Kinds(NamedTuple):
+    """What is known of each layer's activation function, `[L]` bool each."""
+
+    has_flat: np.ndarray
+    is_rectifier: np.ndarray
+    is_softmax: np.ndarray
+
+
 class Reducer:
     """Turns a `Board` into the activation array; keeps how long each unit has been silent."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
-        layers = board.figures.shape[0]
-        self._low = torch.full((layers, 1, 1), -_INFINITY, device=board.figures.device)
-        self._high = torch.full((layers, 1, 1), _INFINITY, device=board.figures.device)
-        self._has_flat = np.zeros(layers, dtype=bool)
-        self._is_rectifier = np.zeros(layers, dtype=bool)
-        self._is_softmax = np.zeros(layers, dtype=bool)
-        self._silence = torch.zeros((layers, sample.UNITS), device=board.figures.device)
+    def __init__(self, board: Board, readback: Readback) -> None:
+        self.board, self._readback = board, readback
+        self._silence = torch.zeros((len(board.calls), sample.UNITS), device=board.figures.device)
+        self.configure([])
+
+    def follow(self, layers: Sequence[LayerInfo]) -> None:
+        """The board has moved to another device."""
+        self._silence = self._silence.to(self.board.figures.device)
+        self.configure(layers)
 
     def configure(self, layers: Sequence[LayerInfo]) -> None:
         """Learn each layer's activation function (known once the first step was audited)."""
+        count, device = len(self.board.calls), self.board.figures.device
+        low, high = np.full(count, -_INFINITY), np.full(count, _INFINITY)
+        self._kinds = kinds = _Kinds(*np.zeros((3, count), dtype=bool))
         for row, info in enumerate(layers):
             flat = FLAT.get(info.activation or "")
-            self._is_softmax[row] = (
+            kinds.is_softmax[row] = (
                 info.activation == "softmax" and info.role is LayerRole.ACTIVATION
             )
-            self._has_flat[row] = flat is not None
-            self._is_rectifier[row] = info.activation in _RECTIFIERS
+            kinds.has_flat[row] = flat is not None
+            kinds.is_rectifier[row] = info.activation in _RECTIFIERS
             if flat is not None:
-                low, high = flat[:2] if info.is_flat_on_output else flat[2:]
-                self._low[row], self._high[row] = low, high
+                low[row], high[row] = flat[:2] if info.is_flat_on_output else flat[2:]
+        limits = torch.from_numpy(np.stack([low, high])).float().to(device)
+        self._low, self._high = limits[:, :, None, None]
 
-    def reduce(self, *, with_samples: bool) -> np.ndarray:
-        """Return `[L, len(ActivationStat)]` float32 of the step; one transfer from the device.
+    def reduce(self, *, with_samples: bool, then: Callable[[np.ndarray], None]) -> None:
+        """Give `[L, len(ActivationStat)]` float32 of the step to `then`; one transfer.
 
         Args:
             with_samples: also reduce the samples (shares, spread, cosine, rank).
+            then: is called at once, or when the figures have come from the device.
         """
         board = self.board
-        out = np.full((len(board.calls), len(ActivationStat)), np.nan, dtype=np.float32)
         calls = np.asarray(board.calls, dtype=np.float32)
-        if board.is_compiled:
-            calls += board.figures[:, COUNT].cpu().numpy()
-        out[:, ActivationStat.CALLS] = calls
-        if not board.is_on:
-            return out
-        ran = calls > 0
+        if not (board.is_on or board.is_compiled):
+            self._readback.then(lambda: then(_uncounted(calls)))
+            return
         parts = [board.figures]
         if with_samples:
             parts.append(self._reduce_samples())
-        host = torch.cat(parts, dim=1).cpu().numpy()
-        with np.errstate(all="ignore"):
-            size = host[:, SIZE]
-            out[:, ActivationStat.MEAN] = host[:, SUM] / size
-            out[:, ActivationStat.RMS] = host[:, NORM] / np.sqrt(size)
-            out[:, ActivationStat.MIN] = host[:, MIN]
-            out[:, ActivationStat.MAX] = host[:, MAX]
-            finite = np.isfinite(host[:, MIN]) & np.isfinite(host[:, MAX])
-            out[:, ActivationStat.NONFINITE] = np.where(np.isnan(size), np.nan, ~finite)
-            out[:, ActivationStat.INPUT_RMS] = host[:, INPUT_NORM] / np.sqrt(host[:, INPUT_SIZE])
-        if with_samples:
-            out[:, ActivationStat.ZERO_SHARE : ActivationStat.INPUT_RMS] = host[:, 8:14]
-            out[:, ActivationStat.ROW_MAX] = host[:, 14]
-            soft = self._is_softmax
-            out[soft, ActivationStat.FLAT_SHARE] = host[soft, 15]
-            known = self._has_flat | soft
-            out[~known, ActivationStat.FLAT_SHARE] = np.nan
-            out[~self._is_rectifier, ActivationStat.SILENT_SHARE] = np.nan
-        out[~ran, 1:] = np.nan
-        return out
+        kinds = self._kinds if board.is_on else None
+        counted = board.is_compiled
+
+        def finish(host: torch.Tensor) -> None:
+            then(_finished(host.numpy(), calls, kinds, is_counted=counted))
+
+        self._readback.read(torch.cat(parts, dim=1), finish)
 
     def _reduce_samples(self) -> torch.Tensor:
         """Return `[L, 8]`: zero, flat, silent, spread, cosine, rank, row max, confident rows."""
@@ -147,3 +145,44 @@ class Reducer:
         row_max = torch.where(is_row, top, torch.zeros_like(top)).sum(1) / rows
         confident = ((top >= 0.997494) & is_row).sum(1) / rows
         return torch.stack([zero, flat, silent, spread, cosine, rank, row_max, confident], 1)
+
+
+def _uncounted(calls: np.ndarray) -> np.ndarray:
+    """Return the array of a step of which only the calls are known."""
+    out = np.full((len(calls), len(ActivationStat)), np.nan, dtype=np.float32)
+    out[:, ActivationStat.CALLS] = calls
+    return out
+
+
+def _finished(
+    host: np.ndarray, calls: np.ndarray, kinds: _Kinds | None, *, is_counted: bool
+) -> np.ndarray:
+    """Return `[L, len(ActivationStat)]` from the board's rows, and the reduced samples beside them.
+
+    Args:
+        host: `[L, 8]`, or `[L, 16]` with samples.
+        calls: that Python counted.
+        kinds: None where no tap ran.
+        is_counted: whether compiled code counted more calls.
+    """
+    out = _uncounted(calls + host[:, COUNT] if is_counted else calls)
+    if kinds is None:
+        return out
+    with np.errstate(all="ignore"):
+        size = host[:, SIZE]
+        out[:, ActivationStat.MEAN] = host[:, SUM] / size
+        out[:, ActivationStat.RMS] = host[:, NORM] / np.sqrt(size)
+        out[:, ActivationStat.MIN] = host[:, MIN]
+        out[:, ActivationStat.MAX] = host[:, MAX]
+        finite = np.isfinite(host[:, MIN]) & np.isfinite(host[:, MAX])
+        out[:, ActivationStat.NONFINITE] = np.where(np.isnan(size), np.nan, ~finite)
+        out[:, ActivationStat.INPUT_RMS] = host[:, INPUT_NORM] / np.sqrt(host[:, INPUT_SIZE])
+    if host.shape[1] > 8:
+        out[:, ActivationStat.ZERO_SHARE : ActivationStat.INPUT_RMS] = host[:, 8:14]
+        out[:, ActivationStat.ROW_MAX] = host[:, 14]
+        soft = kinds.is_softmax
+        out[soft, ActivationStat.FLAT_SHARE] = host[soft, 15]
+        out[~(kinds.has_flat | soft), ActivationStat.FLAT_SHARE] = np.nan
+        out[~kinds.is_rectifier, ActivationStat.SILENT_SHARE] = np.nan
+    out[~(out[:, ActivationStat.CALLS] > 0), 1:] = np.nan
+    return out

@@ -156,7 +156,14 @@ class Board:
         self.seconds = 0.0
         self.thread = threading.get_ident()
         self.on_activity: Any = None
+        self.taps: list[Tap] = []
         self.is_awaiting = False
+
+    def move(self, device: torch.device) -> None:
+        """Follow the model to another device: taps write where their layers are."""
+        self.figures, self.samples = self.figures.to(device), self.samples.to(device)
+        for tap in self.taps:
+            tap.row, tap.sample = self.figures[tap.index], self.samples[tap.index]
 
     def note_checkpointed(self, index: int) -> None:
         """Remember a layer whose first pass is that of a reentrant checkpoint (few steps only)."""
@@ -253,7 +260,7 @@ class Tap:
         if source is not None and not is_plain(source):
             source = None
         t = _local(tensor.detach())
-        if t.is_complex() or t.device != self.row.device:
+        if t.is_complex() or self._is_elsewhere(t):
             return
         unit_dim = self._unit_dim(t)
         self._renew(t, unit_dim)
@@ -270,6 +277,15 @@ class Tap:
             before = _local(source.detach())
             self.row[INPUT_NORM].copy_(torch.linalg.vector_norm(before.float()))
             self.row[INPUT_SIZE].fill_(before.numel())
+
+    def _is_elsewhere(self, t: torch.Tensor) -> bool:
+        """Whether the layer computes on another device than the first parameter; off, if so."""
+        here = self.row.device
+        if t.device == here:
+            return False
+        self.is_off = True
+        self.board.problems[self.index] = f"on {t.device}, while the first parameter is on {here}"
+        return True
 
     def _renew(self, t: torch.Tensor, unit_dim: int) -> None:
         """Blank the sample where its extent changes, so that no row of an earlier step stays."""
@@ -305,7 +321,7 @@ class Tap:
         tensor = first_tensor(output)
         self.board.touched = self.board.stirred = True
         self.board.is_compiled = True
-        if tensor is not None and self.board.is_on:
+        if tensor is not None and self.board.is_on and tensor.device == self.row.device:
             dim = 1 if self.role is LayerRole.CONVOLUTION or tensor.dim() >= 4 else -1
             torch.ops.neuraldbg.tap(tensor.detach(), self.row, self.sample, dim)
 

@@ -48,7 +48,6 @@ class Microscope:
 
     Args:
         models: Watched models by name (`""` for the only one); paths are prefixed `NAME.`.
-        sync: Whether an accelerator may be waited for (one sync per backward).
         examinations: Examinations per run; later non-finite values are consequences of the first.
         seconds: Time limit of one re-run.
     """
@@ -57,7 +56,6 @@ class Microscope:
         self,
         models: Mapping[str, nn.Module],
         *,
-        sync: bool = False,
         examinations: int = 3,
         seconds: float = 20.0,
     ) -> None:
@@ -67,8 +65,9 @@ class Microscope:
         """True during a re-run: taps, ledgers and patched calls must do nothing."""
         self.failure: str | None = None
         """What went wrong inside the microscope, once; it is off from then on."""
+        self.is_late = False
+        """Whether losses come from the device too late to be looked at while their graph lives."""
         self._models = dict(models)
-        self._sync = sync
         self._left = examinations
         self._seconds = seconds
         self._forwards: list[Forward] = []
@@ -149,10 +148,10 @@ class Microscope:
     def before_backward(self, loss: Tensor, *, scale: float = 1.0) -> list[Observation]:
         """Look at the loss before its backward; call while the graph is alive.
 
-        On the CPU (elsewhere with `sync`) the loss is read. A finite one costs a short walk over
-        the loss part of its graph, a non-finite one is examined at once.
+        The loss is read, unless figures come late. A finite one costs a short walk over the loss
+        part of its graph, a non-finite one is examined at once.
         """
-        if self.is_examining or self._left <= 0 or not (loss.is_cpu or self._sync):
+        if self.is_examining or self._left <= 0 or self.is_late:
             return []
         try:
             value = loss.item() if loss.numel() == 1 else (math.nan if flags(loss) else 0.0)

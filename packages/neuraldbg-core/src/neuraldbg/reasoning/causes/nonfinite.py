@@ -59,6 +59,8 @@ def assess(view: CaseView) -> Assessment | None:
         born += f", in operation {operation}"
     if argument or mechanism:
         born += f": {argument or words(mechanism)}"
+    if hint := first.words.get("hint"):
+        born += f" ({hint})"
     if _may_be_anothers(view, first):
         born = ELSEWHERE
     title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
