@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import held, lean
 from neuraldbg.capture.budget import Budget
+from neuraldbg.capture.quick import Quick
 from neuraldbg.schema.facts import GradState, InputStat, ParameterStat
 from neuraldbg.trace.layout import LEDGER_FIELDS
 
@@ -38,6 +39,12 @@ def schedule(monkeypatch):
 
     monkeypatch.setattr(Budget, "next_step", next_step)
     monkeypatch.setattr(Budget, "next_thinned", next_thinned)
+
+    def skip(budget, steps):
+        budget._ordinal += steps
+
+    monkeypatch.setattr(Budget, "skip", skip)
+    monkeypatch.setattr(Budget, "stretch", property(lambda b: EVERY - b._ordinal % EVERY))
     monkeypatch.setattr(Budget, "thinned", lambda *_: None)
     monkeypatch.setattr(Budget, "alarm", lambda *_: None)
     bare = {"is": False}
@@ -261,3 +268,57 @@ def test_backward_of_another_model_leaves_bare_steps_alone(schedule):
             values.append(loss.item())
     assert dbg.loss_history == pytest.approx(values)
     assert not [o for o in dbg.trace.observations if o.kind.startswith("nonfinite")]
+
+
+def test_quick_bare_steps_and_slow_ones_are_recorded_alike(schedule, monkeypatch):
+    schedule(is_bare=True)
+    heard = []
+    hold = lean.Lean.hold
+    monkeypatch.setattr(lean.Lean, "hold", lambda *a: (heard.append(1), hold(*a))[1])
+    quick, weights = train()
+    assert len(heard) > STEPS // 3
+    monkeypatch.setattr(Quick, "start", lambda *_: None)
+    slow, same = train()
+    assert told(quick) == told(slow)
+    assert quick.loss_history[:BROKEN] == slow.loss_history[:BROKEN]
+    ours, theirs = quick.trace.facts, slow.trace.facts
+    np.testing.assert_array_equal(ours.steps, theirs.steps)
+    np.testing.assert_array_equal(ours.ledger, theirs.ledger)
+    np.testing.assert_array_equal(ours.parameter, theirs.parameter)
+    np.testing.assert_array_equal(ours.optimizer, theirs.optimizer)
+    assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(weights, same, strict=True))
+
+
+@pytest.mark.parametrize("what", ["metric", "label", "second session", "evaluation", "two losses"])
+def test_quick_bare_steps_give_way_to_what_they_do_not_know(schedule, what):
+    schedule(is_bare=True)
+    model, other = nn.Linear(4, 1), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    steps = FULL + 3 * EVERY
+    with NeuralDbg(model) as dbg:
+        for step in range(steps):
+            if what == "label":
+                dbg.step = 10 * step
+            loss = model(torch.randn(8, 4)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+            if what == "metric":
+                dbg.record_metric("accuracy", step)
+            if what == "two losses":
+                dbg.record_loss(0.5, "auxiliary")
+            if what == "evaluation":
+                with torch.no_grad():
+                    model(torch.randn(8, 4))
+            if what == "second session":
+                with NeuralDbg(other) as second:
+                    other(torch.randn(8, 4)).sum().backward()
+                    second.record_loss(1.0)
+    labels = [10 * step if what == "label" else step for step in range(steps)]
+    assert dbg.trace.facts.steps.tolist() == labels
+    assert len(dbg.loss_history) == steps
+    assert dbg.trace.run.warnings == ()
+    assert dbg.explain_failure() == []
+    if what == "metric":
+        assert list(dbg.trace.metrics["accuracy"].values) == list(range(steps))

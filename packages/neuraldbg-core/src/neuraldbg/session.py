@@ -227,6 +227,9 @@ class NeuralDbg(Inquiry):
         """
         number, name = self._figure(value), _name(name)
         if self._recorder is not None:
+            quick = self._recorder.lean.quick
+            if quick.is_on and quick.record(number, name):
+                return
             tensor = value if isinstance(value, torch.Tensor) else None
             self._recorder.record_loss(number, name, tensor)
 

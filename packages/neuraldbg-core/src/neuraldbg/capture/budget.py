@@ -11,6 +11,8 @@ share holds over any stretch of steps, whatever single steps cost.
 
 from __future__ import annotations
 
+import math
+
 FULL_STEPS = 64
 """First steps that are always watched in full. Heuristic: faults of initialisation, wiring and
 objective show there, and the cost estimate needs them."""
@@ -31,8 +33,9 @@ caches of the training itself, which no clock of ours can tell apart."""
 LEAST = 0.01
 """Share of the step time that full steps get in any case, where thinned ones alone exceed the
 budget. Heuristic: one percent on top is not felt, and blindness would be."""
-HEARD_EVERY = 8
-"""Thinned steps to one that is not bare, where hearing them all exceeds the budget."""
+HEARD_EVERY, HEARD_RARELY = 8, 64
+"""Thinned steps to one that is not bare, where hearing them all exceeds the budget: as often as
+half of it allows, within these."""
 _MEMORY = 0.98
 """Decay per step of the means of cost and step time: the last 50 steps."""
 
@@ -60,6 +63,8 @@ class Budget:
         self.is_on = self.is_deep = True
         self.is_bare = False
         """Whether most thinned steps are bare: nothing but the loss is heard of them."""
+        self.heard_every = HEARD_EVERY
+        """Thinned steps to one that is not bare, then."""
         self._spent = self._spent_in_all = 0.0
         self._credit = self._allowance_now = 0.0
         self._full, self._thin, self._heard, self._rest = _Mean(), _Mean(), _Mean(), _Mean()
@@ -133,12 +138,28 @@ class Budget:
         self._begin(is_on=is_on)
         return is_on
 
+    @property
+    def stretch(self) -> int:
+        """Steps from the next one on that are thinned in any case, if nothing comes up."""
+        if self.is_alarmed:
+            return 0
+        return math.ceil(min(-self._credit / max(self._allowance_now, 1e-12), 1e6))
+
+    def skip(self, steps: int) -> None:
+        """So many thinned steps closed without asking (see `stretch`)."""
+        self._ordinal += steps
+        self._calm += steps
+        self._since += steps
+        self._credit = min(self._credit + steps * self._allowance_now, 0.0)
+
     def thinned(self, own: float, total: float) -> None:
         """Note what one thinned step cost, and how long such steps take now."""
         self._heard.push(own)
         limit = SEEN * self.share * self._rest.value
         self.is_bare = self._heard.value > (limit / 3 if self.is_bare else limit)
-        mean = own / HEARD_EVERY if self.is_bare else own
+        seldom = 2 * self._heard.value / limit
+        self.heard_every = int(min(max(seldom, HEARD_EVERY), HEARD_RARELY))
+        mean = own / self.heard_every if self.is_bare else own
         self._thin.push(mean)
         self._rest.push(max(total - mean, 1e-7))
         self._allowance_now = self._allowance()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def contained(
         if self.is_off or self.microscope.is_examining:
             return None
         try:
+            if self.lean.quick.is_on and threading.get_ident() == self.thread:
+                self.lean.quick.spill()
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - promise 4: nothing of ours breaks training
             self.is_off = True

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuraldbg.capture.segment import Segment
 from neuraldbg.schema.facts import GradState, LedgerFacts
 from neuraldbg.schema.thinned import ThinnedSteps
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.capture.gradients import OwnedParameters, ParameterBoard
-    from neuraldbg.capture.segment import Segment
     from neuraldbg.schema.run import RunInfo
 
-HELD_STEPS = 256
+HELD_STEPS = 1024
 """Steps that wait at most ..."""
 HELD_S = 0.25
 """... and seconds: with the writer's own delay a killed process loses less than one."""
@@ -39,7 +41,8 @@ class Held:
         self.pattern: tuple[Any, ...] = ()
         self.owned: OwnedParameters | None = None
         self.row: np.ndarray | None = None
-        self._waiting: list[tuple[int, Segment, float]] = []
+        self._nothing = np.zeros((0, 0), dtype=np.float32)
+        self._waiting: list[tuple[int, Segment | Mapping[str, float], float]] = []
         self._began_s = 0.0
 
     def __len__(self) -> int:
@@ -48,9 +51,11 @@ class Held:
     def begin(self) -> None:
         """Start the clock of the first step that is to wait."""
         self._began_s = perf_counter()
+        if self.row is not None:
+            self._nothing = np.full_like(self.row, np.nan)
 
-    def add(self, label: int, step: Segment, seconds: float) -> None:
-        """Let a closed step wait."""
+    def add(self, label: int, step: Segment | Mapping[str, float], seconds: float) -> None:
+        """Let a closed step wait; of one that was bare its losses are enough."""
         self._waiting.append((label, step, seconds))
 
     def is_due(self, now: float) -> bool:
@@ -61,41 +66,42 @@ class Held:
         """Return the steps as one block, and wait for the next."""
         held, self._waiting = self._waiting, []
         self.begin()
-        segments = [segment for _, segment, _ in held]
-        norm, state = self._gradients(segments, parameters)
+        heard = [step if isinstance(step, Segment) else None for _, step, _ in held]
+        norm, state = self._gradients(heard, parameters)
         return ThinnedSteps(
             run=run,
             steps=np.array([label for label, _, _ in held], dtype=np.int64),
-            losses=tuple([one.loss_values() for one in segments]),
-            metrics=tuple([one.metrics for one in segments]),
+            losses=tuple([s.loss_values() if isinstance(s, Segment) else s for _, s, _ in held]),
+            metrics=tuple([{} if one is None else one.metrics for one in heard]),
             grad_norm=norm,
             grad_state=state,
-            optimizer=np.array([self._settings_of(one) for one in segments], dtype=np.float32),
-            ledger=np.array([self._ledger_of(one) for one in segments], dtype=np.float64),
+            optimizer=np.array([self._settings_of(one) for one in heard], dtype=np.float32),
+            ledger=np.array([self._ledger_of(one) for one in heard], dtype=np.float64),
             seconds=np.array([seconds for _, _, seconds in held]),
         )
 
     def _gradients(
-        self, segments: list[Segment], parameters: ParameterBoard
+        self, heard: list[Segment | None], parameters: ParameterBoard
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return norms and states `[T, P]`; NaN where nothing was heard."""
-        shape = len(segments), len(parameters.tensors)
+        shape = len(heard), len(parameters.tensors)
         norm = np.full(shape, np.nan, dtype=np.float32)
         state = np.full(shape, np.nan, dtype=np.float32)
-        measured = [i for i, one in enumerate(segments) if one.norms is not None]
+        norms = {i: one.norms for i, one in enumerate(heard) if one is not None and one.norms}
+        measured = list(norms)
         if measured and self.owned is not None:
             state[measured] = GradState.NOT_STEPPED
-            values = np.array([segments[i].norms for i in measured], dtype=np.float32)
+            values = np.array(list(norms.values()), dtype=np.float32)
             rows = np.asarray(self.owned.rows)
             place = np.ix_(np.asarray(measured), rows)
             norm[place], state[place] = parameters.classify(rows, values)
         return norm, state
 
-    def _settings_of(self, step: Segment) -> np.ndarray:
+    def _settings_of(self, step: Segment | None) -> np.ndarray:
         """Return the optimizer's row of a step; nothing was read on a bare one."""
-        if step.optimizer is not None or self.row is None:
-            return np.asarray(step.optimizer, dtype=np.float32)
-        return np.full_like(self.row, np.nan)
+        if step is not None and step.optimizer is not None:
+            return step.optimizer
+        return self._nothing
 
-    def _ledger_of(self, step: Segment) -> tuple[Any, ...]:
-        return self.pattern if step.optimizer is None else tuple(counts(step))
+    def _ledger_of(self, step: Segment | None) -> tuple[Any, ...]:
+        return self.pattern if step is None or step.optimizer is None else tuple(counts(step))

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import wiring
-from neuraldbg.capture.budget import HEARD_EVERY
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
+from neuraldbg.capture.quick import Quick
 from neuraldbg.capture.rack import Rack
 from neuraldbg.capture.segment import Segment
 from neuraldbg.capture.usual import Usual
@@ -66,7 +66,8 @@ class Lean:
         self._settings: list[tuple[Any, ...]] = []
         self._is_finite = True
         self._clock = self._handing_s = 0.0
-        self._unclocked = 0
+        self._unclocked = self._quickly = 0
+        self.quick = Quick(self)
 
     # -- in and out --------------------------------------------------------------------------
 
@@ -131,18 +132,23 @@ class Lean:
 
     def _open(self) -> None:
         """Open the next thinned step, heard or bare."""
-        budget = self._steps.budget
+        steps, budget = self._steps, self._steps.budget
         self._is_odd, self.entered = False, None
         self._count += 1
         self._unclocked += 1
-        self.is_bare = budget.is_bare and self._is_single and self._count % HEARD_EVERY != 0
+        until_heard = -self._count % budget.heard_every
+        self.is_bare = budget.is_bare and self._is_single and until_heard != 0
         self._is_clocked = not self.is_bare and (budget.is_bare or self._count % CLOCKED_EVERY == 0)
-        self._steps.ignored = DEAF if self.is_bare else frozenset()
+        steps.ignored = DEAF if self.is_bare else frozenset()
         self.roots.put(on=not self.is_bare)
+        if self.is_bare and self._held.owned is not None and not steps.now.losses:
+            until_due = min(budget.stretch, steps.audit.due_at - steps.ordinal, until_heard)
+            self.quick.start(self._held.owned.optimizer(), until_due)
 
     def end(self) -> None:
         """The step that opens now, or is open, is heard in full again."""
         self.entered = None
+        self.quick.stop()
         if self.is_on:
             self.is_on = self.is_bare = False
             self._steps.ignored = frozenset()
@@ -201,6 +207,7 @@ class Lean:
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 value = loss.item()
                 read.append(value)
+                self.usual.note_backward(value)
                 if value <= self.usual.backward or not steps.is_ours(loss):
                     continue
                 if steps.now.is_done:
@@ -209,8 +216,40 @@ class Lean:
                 steps.microscope.step = steps.label
                 if not math.isfinite(value):
                     steps.observe(steps.microscope.before_backward(loss))
-        self.usual.note_backward(read)
         return read
+
+    def is_due(self, now: float) -> bool:
+        """Whether what waits is to be handed on, at `perf_counter()` time `now`."""
+        return self._held.is_due(now)
+
+    def hold(self, losses: dict[str, float], end: float) -> None:
+        """A step that `Quick` heard ended at `perf_counter()` time `end`."""
+        steps = self._steps
+        self._held.add(steps.label, losses, end - steps.last_end_s)
+        steps.label += 1
+        steps.ordinal += 1
+        steps.last_end_s = end
+        self._quickly += 1
+
+    def take_over(
+        self,
+        forwards: int,
+        backward: float | None,
+        losses: dict[str, float],
+        optimizer: torch.optim.Optimizer | None,
+    ) -> None:
+        """Go on with a bare step of which `Quick` has heard that much (optimizer: has stepped)."""
+        steps, now = self._steps, self._steps.now
+        steps.budget.skip(self._quickly)
+        self._count += self._quickly
+        self._unclocked += self._quickly
+        self._quickly = 0
+        steps.microscope.step = steps.label
+        if backward is not None:
+            now.forwards, now.backwards, now.backward_losses = forwards, 1, [backward]
+        now.losses = {name: [value] for name, value in losses.items()}
+        if optimizer is not None:
+            self.bare_step_ended(optimizer)
 
     def _hear(self) -> None:
         """The open step was bare and turned out odd: its gradients are looked at."""

@@ -86,7 +86,9 @@ class Recorder(Steps):
         if self.board.is_awaiting:
             self.activity()
         if self.lean.is_on:
-            if self.lean.is_bare:
+            if self.lean.quick.is_on:
+                self.lean.quick.forward(args, kwargs)
+            elif self.lean.is_bare:
                 self.lean.entered = (args, kwargs)
             else:
                 self.lean.forward_began(module, args, kwargs)

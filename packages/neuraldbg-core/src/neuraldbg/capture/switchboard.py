@@ -22,6 +22,8 @@ from neuraldbg.capture.taps import in_backward
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from neuraldbg.capture.quick import Quick
+
 
 class Listener(Protocol):
     """What a session hears. All calls come on the thread that trains."""
@@ -85,9 +87,13 @@ class Switchboard:
         self._undo: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._depth = threading.local()
+        self._quick: Quick | None = None
 
     def join(self, listener: Listener) -> None:
         """Let a session hear; the first one installs the replacements."""
+        quick = self._quick
+        if quick is not None:
+            quick.spill()
         with self._lock:
             self._listeners = [*self._listeners, listener]
             if len(self._listeners) == 1:
@@ -101,6 +107,17 @@ class Switchboard:
             if before and not self._listeners:
                 while self._undo:
                     self._undo.pop()()
+
+    def lend(self, quick: Quick) -> bool:
+        """Let the only session's `Quick` hear first; False where there are others."""
+        if len(self._listeners) != 1:
+            return False
+        self._quick = quick
+        return True
+
+    def take_back(self) -> None:
+        """Tell the listeners alone again."""
+        self._quick = None
 
     def tell(self, call: str, *args: Any) -> None:
         """Call one method on every session of this thread."""
@@ -140,6 +157,8 @@ class Switchboard:
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if in_backward() or not self._listeners:
+                return original(tensors, *args, **kwargs)
+            if self._quick is not None and self._quick.backward(tensors):
                 return original(tensors, *args, **kwargs)
             losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             self.tell("backward_began", losses)
@@ -185,6 +204,8 @@ class Switchboard:
     def _step_began(
         self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if self._quick is not None:
+            return None  # a bare step does without
         closure = kwargs.get("closure") or next((a for a in args[1:] if callable(a)), None)
         if closure is None:
             self.tell("step_began", optimizer)
@@ -201,7 +222,8 @@ class Switchboard:
         return tuple(watched if a is closure else a for a in args), kwargs
 
     def _step_ended(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self.tell("step_ended", optimizer)
+        if self._quick is None or not self._quick.stepped(optimizer):
+            self.tell("step_ended", optimizer)
 
 
 SWITCHBOARD = Switchboard()

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from neuraldbg.schema.thinned import ThinnedSteps
 
-RECENT = 32
+RECENT = 128
 """Losses that say what is usual."""
+FEWEST = 16
+"""Losses below which nothing is usual yet."""
 FAR = 2.0
 """A loss that exceeds the largest of them by this many times their range is odd. Heuristic: steady
 noise gets there about once in thousands of steps."""
@@ -47,9 +49,9 @@ class Usual:
         self._losses.append(loss)
         self._backwards.extend(backwards)
 
-    def note_backward(self, losses: Iterable[float]) -> None:
-        """A thinned step's backward was called on these losses."""
-        self._backwards.extend(losses)
+    def note_backward(self, loss: float) -> None:
+        """A thinned step's backward was called on this loss."""
+        self._backwards.append(loss)
 
     def note_block(self, block: ThinnedSteps) -> None:
         """Thinned steps are handed on; what they show holds for the next."""
@@ -64,7 +66,7 @@ class Usual:
 
 
 def _limit(losses: Collection[float]) -> float:
-    if len(losses) < RECENT // 2 or not all(map(math.isfinite, losses)):
+    if len(losses) < FEWEST or not all(map(math.isfinite, losses)):
         return sys.float_info.max
     top = max(losses)
     return top + FAR * (top - min(losses)) + 0.01 * abs(top)
