@@ -88,7 +88,8 @@ class Readback:
     def read(self, tensor: torch.Tensor, then: Callable[[torch.Tensor], None]) -> None:
         """Hand a tensor to `then`, on the host, with the values that it has now."""
         if self.carrier is None:
-            then(tensor.detach().cpu())
+            here = tensor.detach()
+            then(here if here.device.type == "cpu" else here.cpu())
         else:
             shape, place = tensor.shape, self._ask([tensor.detach()])
             self._acts.append(lambda host: then(host[place].view(shape)))
