@@ -269,16 +269,15 @@ MEMORY = """
     import psutil, torch
     from torch import nn
     from neuraldbg import NeuralDbg
-    from neuraldbg.capture.recorder import Recorder
 
-    kept, original = [], Recorder.record_loss
+    kept, original = [], NeuralDbg.record_loss
 
     def leaking(self, *args):
         kept.append([bytearray(5_000), []])
         return original(self, *args)
 
     if sys.argv[1] == "leak":
-        Recorder.record_loss = leaking
+        NeuralDbg.record_loss = leaking
     torch.set_num_threads(1)
     model = nn.Linear(6, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
