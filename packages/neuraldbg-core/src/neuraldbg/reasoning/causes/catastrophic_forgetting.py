@@ -48,18 +48,18 @@ def _seen(view: CaseView) -> Assessment | None:
     """Judge what the user recorded beside the main loss: losses and scores of evaluations."""
     if not view.curve.learned and not view.curve.jumps:
         return None
-    for name, series, is_score in _records(view):
+    for name, series, is_score in evaluations(view):
         if len(series.values) < 5:
             continue
         values = np.asarray(series.values, dtype=float)
-        turn = _turn(values, is_score=is_score)
+        turn = turn_of(values, is_score=is_score)
         since = None if turn is None else _changed(view, int(series.steps[turn]))
         if turn is not None and since is not None:
             return _told(view, name, since, values, turn)
     return None
 
 
-def _records(view: CaseView) -> Iterator[tuple[str, Series, bool]]:
+def evaluations(view: CaseView) -> Iterator[tuple[str, Series, bool]]:
     """Yield what was recorded beside the main loss, with whether more of it is better."""
     main = view.trace.loss
     for name, series in view.trace.losses.items():
@@ -73,7 +73,7 @@ def _records(view: CaseView) -> Iterator[tuple[str, Series, bool]]:
             yield name, series, True
 
 
-def _turn(values: np.ndarray, *, is_score: bool) -> int | None:
+def turn_of(values: np.ndarray, *, is_score: bool) -> int | None:
     """Return the last index at which a series was still good that ended far worse, else None."""
     curve = Curve(np.arange(len(values)), -values if is_score else values)
     if not np.isfinite(values).all() or len(curve.finite) != len(values):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, argument, figure, link
+from neuraldbg.reasoning.causes.catastrophic_forgetting import NEAR, evaluations, turn_of
 from neuraldbg.reasoning.inputs import departures
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -41,8 +42,11 @@ def assess(view: CaseView) -> Assessment | None:
         creeps = _creeps(view, departure)
         if creeps:
             harm = max(harm, _slow_harm(view, step))
+        missed = None
         if not view.is_broken and (harm < HARM or (is_recovered(view, step) and not creeps)):
-            continue
+            missed = _missed(view, _before(view, departure))
+            if missed is None:
+                continue
         name = argument(view.run.inputs[departure.column].name)
         stat = departure.stat.name.lower()
         kind = "drifted" if departure.is_drift or creeps else "shifted"
@@ -54,15 +58,17 @@ def assess(view: CaseView) -> Assessment | None:
             ),
             description=(
                 f"Input distribution {kind} at step {step}: {stat} of {name} went from "
-                f"{figure(departure.before)} to {figure(departure.after)} for good, and the loss "
-                f"rose to {figure(harm)} times its level."
+                f"{figure(departure.before)} to {figure(departure.after)} for good, and "
+                f"{missed or f'the loss rose to {figure(harm)} times its level'}."
             ),
             onset=step,
             onset_range=(max(step - 1, 0), step),
             evidence=view.events(types=["data_anomaly"]),
             chain=(
                 link(None, step, f"{stat} of the input leaves the band of all earlier batches"),
-                link(None, step, "the model sees what it was not trained on, and the loss rises"),
+                link(None, step, "the model sees what it was not trained on")
+                if missed is None
+                else link(None, step, "the model follows, and no longer fits what it was"),
             ),
             explains=frozenset(
                 {
@@ -76,6 +82,29 @@ def assess(view: CaseView) -> Assessment | None:
                 }
             ),
         )
+    return None
+
+
+def _before(view: CaseView, departure: Departure) -> int:
+    """Return the last step before a departure on which the input was measured."""
+    values = view.inputs(departure.stat)[: departure.row, departure.column]
+    known = np.flatnonzero(np.isfinite(values))
+    return view.label(int(known[-1])) if len(known) else view.label(0)
+
+
+def _missed(view: CaseView, step: int) -> str | None:
+    """Return what an evaluation shows that was recorded: good until `step` or later, bad since.
+
+    A loss that follows the input says nothing: a curriculum's does, too.
+    """
+    width = max(NEAR * (view.steps[-1] - view.steps[0]), 5)
+    for name, series, is_score in evaluations(view):
+        values = np.asarray(series.values, dtype=float)
+        turn = turn_of(values, is_score=is_score) if len(values) >= 5 else None
+        if turn is not None and series.steps[turn] >= step - width:
+            return (
+                f"{name!r} went from {figure(float(values[turn]))} to {figure(float(values[-1]))}"
+            )
     return None
 
 
