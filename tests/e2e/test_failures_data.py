@@ -275,10 +275,10 @@ def test_gain_of_a_sensor_that_creeps_up(explained):
     def spoil(step, x):
         return x * 1.02 ** max(0, step - 100)
 
-    dbg, _, validated = train_mlp(spoil, steps=240, when="before", every=10)
+    dbg, _, validated = train_mlp(spoil, steps=240, when="evaluation", every=10)
     assert validated[-1] > 5 * validated[9]
     explained(dbg, "distribution_shift").check(
-        "data_anomaly", (None, "0"), (100, 150), is_leading=False
+        "data_anomaly", (None, "0"), (90, 240), is_leading=False
     )
 
 
