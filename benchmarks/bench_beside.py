@@ -143,7 +143,7 @@ def memory(tools: dict[str, str]) -> dict[str, float]:
     """Return how many MB each tool's process grows between two steps of the tiny model."""
     grown = {}
     for tool, python in tools.items():
-        if tool in {"control", "torchlens-trace"}:
+        if tool in {"control", *SLOW}:
             continue
         with Loop(python, tool, "tiny", GIVE_BACK) as loop:
             loop.ask(f"memory {SETTLED}")

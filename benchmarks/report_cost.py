@@ -158,11 +158,10 @@ def explain(document: dict[str, Any]) -> str:
 
 def readme_block(document: dict[str, Any]) -> str:
     """Return README's table: ours and its control on every model, and what made it."""
-    data = document["data"]
-    lines = []
-    for model in MODELS:
-        if model in data["models"]:
-            found = data["models"][model]
+    data, lines = document["data"], []
+    models = {m: data["models"][m] for m in MODELS if m in data["models"]}
+    for model, found in models.items():
+        if "ours" in found["ratio"]:
             plain, control = f"{found['plain_ms']:.2f}", f"{found['ratio']['control']:.3f}"
             lines.append((f"`{model}`", _ratio(found, "ours"), control, plain))
     kind = document["machine"]
@@ -174,6 +173,6 @@ def readme_block(document: dict[str, Any]) -> str:
         f"Measured on {document['date']} by `{document['command']}` with torch "
         f"{document['versions']['torch']} on one thread of a machine of {kind['cores']} cores "
         f"({kind['processor']}).\n"
-        + "; ".join(f"`{m}` is {MODELS[m]}" for m in MODELS if m in data["models"])
+        + "; ".join(f"`{model}` is {MODELS[model]}" for model in models)
         + ".",
     )

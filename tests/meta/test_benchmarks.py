@@ -119,6 +119,43 @@ def test_right_cause_in_third_place_counts_for_three_and_in_fourth_for_none() ->
     assert not fourth["cause@3"]
 
 
+def test_cost_page_shows_each_tool_on_each_model_that_it_was_measured_on() -> None:
+    found = {
+        "plain_ms": 2.0,
+        "ratio": {"control": 1.01, "ours": 1.05},
+        "quartiles": {"control": [1.0, 1.02], "ours": [1.04, 1.06]},
+        "added_reads": {"control": 0.0, "ours": 0.25},
+    }
+    other = {key: value for key, value in found.items() if key == "plain_ms"}
+    other |= {key: {"control": found[key]["control"]} for key in found if key != "plain_ms"}
+    document = {
+        "command": "python benchmarks/bench_beside.py --save",
+        "date": "2026-01-02",
+        "versions": {"torch": "2.13.0"},
+        "machine": {"cores": 2, "processor": "a processor"},
+        "data": {
+            "models": {"mlp": found, "gpt": other},
+            "rounds": 5,
+            "device": "cpu",
+            "memory": {"steps": [2000, 4000], "mb": {"plain": 0.0, "ours": 0.5}},
+        },
+    }
+    pages = _call(
+        "import json, report_cost\n"
+        f"document = json.loads({json.dumps(document)!r})\n"
+        "pages = report_cost.cost, report_cost.accelerator, report_cost.readme_block\n"
+        "print(json.dumps([page(document) for page in pages]))"
+    )
+    assert isinstance(pages, list)
+    cost, accelerator, readme = pages
+    for page in (cost, accelerator):
+        assert "| NeuralDBG, defaults | 1.050 (1.040 to 1.060) | - |" in page
+    assert "| NeuralDBG, defaults | 0.2 | - |" in cost
+    assert "| NeuralDBG, defaults | +0.50 |" in cost
+    assert "| `mlp` | 1.050 (1.040 to 1.060) | 1.010 | 2.00 |" in readme
+    assert "`python benchmarks/bench_beside.py --save` with torch 2.13.0" in readme
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # three processes import torch one after the other
 def test_accuracy_command_scores_both_editions_and_survives_a_program_that_kills_its_process(
