@@ -120,25 +120,29 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
-def _language(model: Gpt, vocab: int, length: int, batch: int) -> tuple[nn.Module, Step]:
+def _language(
+    model: Gpt, batch: int, precision: torch.dtype = torch.float32
+) -> tuple[nn.Module, Step]:
+    """Return a language model's training on made tokens, AdamW and clipping."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    vocab, length = model.token.num_embeddings, model.place.num_embeddings
     ids = torch.randint(0, vocab, (batch, length + 1))
-    return model, Step(
-        model,
-        optimizer,
-        lambda: F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()),
-        clip=1.0,
-    )
+
+    def loss_of() -> torch.Tensor:
+        with torch.autocast(ids.device.type, precision, enabled=precision != torch.float32):
+            return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+    return model, Step(model, optimizer, loss_of, clip=1.0)
 
 
 def gpt() -> tuple[nn.Module, Step]:
     """4 layers of width 128, 128 tokens, batch 8, AdamW and clipping."""
-    return _language(Gpt(256, 128, 4, 128), 256, 128, 8)
+    return _language(Gpt(256, 128, 4, 128), 8)
 
 
 def gpt2() -> tuple[nn.Module, Step]:
-    """GPT-2 small without weight tying: 12 layers of width 768, 1,024 tokens, batch 8."""
-    return _language(Gpt(50_257, 768, 12, 1024, heads=12), 50_257, 1024, 8)
+    """GPT-2 small without weight tying, bfloat16: 12 layers of width 768, 1,024 tokens, batch 8."""
+    return _language(Gpt(50_257, 768, 12, 1024, heads=12), 8, torch.bfloat16)
 
 
 def tiny() -> tuple[nn.Module, Step]:
