@@ -121,7 +121,7 @@ def side_by_side(model: str, tools: dict[str, str], rounds: int, device: str) ->
                 spent[name].append(loops[name].ask(f"turn {count}")["seconds"] / count)
         reads = {}
         for tool, loop in loops.items():
-            count = max(4, 10 * steps // SLOW.get(tool, 1))
+            count = max(4, 5 * steps // SLOW.get(tool, 1))
             reads[tool] = loop.ask(f"syncs {count}")["calls"] / count
     others = [tool for tool in tools if tool != "plain"]
     ratios = {t: [a / b for a, b in zip(spent[t], spent["plain"], strict=True)] for t in others}
