@@ -103,4 +103,4 @@ def train(watch, fixed=False, seed=0, fault="first_come", severity=1.0):
 
 
 def harmed(result):
-    return sum(result["loss"][-40:]) / 40 > 0.85 or result["alone"] < 0.6
+    return sum(result["loss"][-60:]) / 60 > 0.75 or result["alone"] < 0.6
