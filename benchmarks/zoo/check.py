@@ -149,11 +149,24 @@ def kept(names: list[str], seeds: list[int], severity: float) -> dict[str, dict[
 
 
 def save(row: dict[str, Any], *, only: set[str] | None = None) -> None:
-    """Put one program's row into the saved results; drop those of programs not in `only`."""
+    """Put one program's row into the saved results; drop those of files not in `only`.
+
+    What another environment, which has a program's library, has found is not given up here.
+    """
     document = record.load(MEASUREMENT) or {"data": {"rows": []}}
-    rows = {old["program"]: old for old in document["data"]["rows"]} | {row["program"]: row}
-    whole = [rows[name] for name in sorted(rows) if only is None or name in only]
+    rows = {old["program"]: old for old in document["data"]["rows"]}
+    if "skipped" not in row:
+        rows.pop(stem(row["program"]), None)  # skipped where its library was missing
+        rows[row["program"]] = row
+    elif not any(stem(name) == row["program"] for name in rows):
+        rows[row["program"]] = row
+    whole = [rows[name] for name in sorted(rows) if only is None or stem(name) in only]
     record.save(MEASUREMENT, "python benchmarks/zoo/check.py --save --again", {"rows": whole})
+
+
+def stem(name: str) -> str:
+    """Return the name of a program's file, without folder, ending and fault."""
+    return Path(name.partition("::")[0]).name.removesuffix(".py")
 
 
 def show(row: dict[str, Any]) -> None:
@@ -190,7 +203,7 @@ def main() -> int:
     for row in rows:
         show(row)
     jobs = [(name, tuple(args.seeds), args.severity) for name in names if name not in done]
-    whole = None if args.paths else {Path(name).name.replace(".py", "") for name in names}
+    whole = None if args.paths else {stem(name) for name in names}
     with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=16) as pool:
         for row in pool.imap_unordered(check, jobs):
             rows.append(row)

@@ -160,10 +160,13 @@ others = len(check.kept(names, [0, 1], 1.0))
 Path(names[0]).write_text(Path(names[0]).read_text().replace("False", "True"))
 changed = [Path(n).name for n in check.kept(names, [0], 1.0)]
 check.save(check.check((names[1], (0,), 1.0)), only={{"medlar"}})
+check.save({{"program": "sloe", "skipped": "needs sloe", "wrong": []}})
+check.save({{"program": "sloe::sour", "wrong": []}})
+check.save({{"program": "sloe", "skipped": "needs sloe", "wrong": []}})
 left = [row["program"] for row in record.load("self-check")["data"]["rows"]]
 print(json.dumps([half, whole, others, changed, left]))
 """
-    assert _call(code) == [["quince.py"], 2, 0, ["medlar.py"], ["medlar"]]
+    assert _call(code) == [["quince.py"], 2, 0, ["medlar.py"], ["medlar", "sloe::sour"]]
 
 
 def test_an_operator_hurts_a_program_and_leaves_no_trace():
