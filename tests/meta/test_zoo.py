@@ -95,6 +95,12 @@ print(json.dumps(check((name, (0,), 1.0))))
     assert [run["harmed"] for run in row["runs"]] == [True, False]
 
 
+def test_scenarios_name_faults_of_the_zoo(truths):
+    listed = tomllib.loads((ZOO / "scenarios.toml").read_text(encoding="utf-8"))
+    known = {Path(name).name.replace(".py", "") for name in truths}
+    assert {name for names in listed.values() for name in names} - known == set()
+
+
 def test_the_committed_self_check_passes_every_pair_as_it_stands():
     code = """
 from check import expand, kept, load
