@@ -14,12 +14,6 @@ FAULTS = {
         "layers": CODE,
         "onset": [0, 200],
     },
-    "raw_kelvin": {
-        "failures": ["data_anomaly", "numerical_error", "exploding_gradients", "optimizer_instability", "dead_neurons"],
-        "causes": ["unnormalized_input", "exp_overflow"],
-        "layers": CODE,
-        "onset": [0, 3],
-    },
     "wide_variance": {
         "failures": ["numerical_error", "exploding_gradients", "optimizer_instability"],
         "causes": ["exp_overflow", "init_too_large"],
@@ -62,8 +56,6 @@ def train(watch, fixed=False, seed=0, fault="heavy_prior", severity=1.0):
     on = "" if fixed else fault
     x = profiles(2000)
     held = profiles(300)
-    if on == "raw_kelvin":
-        x, held = 270 + 400 * severity * x, 270 + 400 * severity * held
     vae = VAE()
     if on == "wide_variance":
         nn.init.normal_(vae.logvar.weight, std=60 * severity)
