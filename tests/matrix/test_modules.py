@@ -268,16 +268,22 @@ def data_parallel(lab):
     return lab.train(lab.model, watched=model, call=model)
 
 
-@setup("lazy modules that get their shape on the first forward")
-def lazy_modules(lab):
-    def make():
-        model = Net()
-        model.stem = nn.LazyLinear(24)
-        return model
+def lazy_net():
+    model = Net()
+    model.stem, model.middle = nn.LazyLinear(24), nn.LazyLinear(24)
+    return model
 
-    model = lab.net(make)
+
+@setup("lazy modules that have their shape when the session opens")
+def lazy_modules(lab):
+    model = lab.net(lazy_net)
     model(torch.zeros(1, WIDTH))
     return lab.train(model)
+
+
+@setup("lazy modules that get their shape on the first step")
+def lazy_modules_inside(lab):
+    return lab.train(lab.net(lazy_net))
 
 
 def test_modules_and_healthy(setup, healthy):
@@ -309,3 +315,48 @@ def test_a_model_saved_inside_the_block_works_without_the_session(healthy):
     x = torch.randn(3, WIDTH)
     assert torch.isfinite(lab.notes["saved"][-1](x)).all()
     assert (lab.session.trace.facts.activation[:, :, ActivationStat.CALLS] == 1).all()
+
+
+def test_lazy_layers_are_described_once_they_have_their_shape():
+    lab = Lab()
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 2, 3)),
+        nn.LazyConv2d(4, 2),
+        nn.Flatten(),
+        nn.LazyBatchNorm1d(),
+        nn.LazyLinear(1),
+    )
+    lab.train(model)
+    run = lab.session.trace.run
+    assert [(each.kind, each.units, each.fan_in) for each in run.layers] == [
+        ("Conv2d", 4, 4),
+        ("BatchNorm1d", 8, 0),
+        ("Linear", 1, 8),
+    ]
+    assert [each.shape for each in run.parameters[:2]] == [(4, 1, 2, 2), (4,)]
+    assert all(each.initial_rms > 0 for each in run.parameters if each.name.endswith("weight"))
+    assert run.warnings == ()
+
+
+def test_a_lazy_layer_that_is_never_called_is_said():
+    lab = Lab()
+    model = Net()
+    model.spare = nn.LazyLinear(3)
+    lab.train(model)
+    (said,) = lab.session.trace.run.warnings
+    assert said.startswith("'spare' is lazy and has no shape")
+    assert len(lab.session.loss_history) == lab.steps
+
+
+def test_a_model_that_is_made_anew_inside_the_block_is_said():
+    lab = Lab()
+    lab.net()
+    with lab.watch(lab.model) as dbg:
+        model = Net()
+        lab.optimizers = [lab.adam(model)]
+        for _ in range(8):
+            x, y = lab.batch()
+            dbg.record_loss(lab.update(F.mse_loss(model(x), y)))
+    (said,) = lab.session.trace.run.warnings
+    assert "was the model made anew?" in said
+    assert "from step 0 on" in said

@@ -131,6 +131,23 @@ class Steps:
         carrier = None if self.settings.sync else readback.carrier_for(device)
         self.readback.carrier, self.microscope.is_late = carrier, carrier is not None
 
+    def complete(self) -> None:
+        """Describe lazy modules, which have their shapes from the first forward on."""
+        if not self.survey.complete():
+            return
+        infos = {layer.info.path: layer.info for layer in self.survey.layers}
+        update = {
+            "layers": tuple(
+                infos[one.path] if one.kind.startswith("Lazy") else one for one in self.run.layers
+            ),
+            "parameters": tuple(self.survey.parameters),
+        }
+        self.run = self.run.model_copy(update=update)
+        self.parameters.measure()
+        self.optimizers.forget()
+        self.wiring.note_identical()
+        self.reducer.configure(self.run.layers)
+
     @contained
     def activity(self) -> None:
         """Training work begins: close the step before it where it is over."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from neuraldbg.capture.layers import is_shapeless
 from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
 
@@ -90,9 +91,7 @@ class ParameterBoard:
         self._gradient = torch.zeros((count, SAMPLE))
         self._last_gradient = torch.zeros((count, SAMPLE))
         self._has_last = np.zeros(count, dtype=bool)
-        self._extent = np.array([min(SAMPLE, max(1, _length(t))) for t in self.tensors] or [1])
-        self._is_empty = np.array([not _length(t) for t in self.tensors], dtype=bool)
-        """Parameters of which this rank holds no element: nothing of them is measured."""
+        self.measure()
         self.preclip: dict[int, torch.Tensor] = {}
         self.is_sampling = True
         self.is_deep = True
@@ -100,6 +99,14 @@ class ParameterBoard:
         """Whether the sampled weights were finite before the last step."""
         self._is_finite = True
         self.values = self._blank()
+
+    def measure(self) -> None:
+        """Learn how large the parameters are, at the start and when lazy ones have their shape."""
+        lengths = [_length(t) for t in self.tensors]
+        self._extent = np.array([min(SAMPLE, max(1, length)) for length in lengths] or [1])
+        self._is_empty = np.array([not length for length in lengths], dtype=bool)
+        """Parameters of which this rank holds no element: nothing of them is measured."""
+        self._views: dict[int, list[torch.Tensor]] = {}
 
     def _blank(self) -> np.ndarray:
         values = np.full((len(self.tensors), len(ParameterStat)), np.nan, dtype=np.float32)
@@ -256,24 +263,46 @@ class ParameterBoard:
         figures, values = self._readback.numbers(ages), self.values
 
         def judge(found: list[torch.Tensor]) -> None:
+            groups: dict[int, list[tuple[int, np.ndarray, float, float]]] = {}
             for (row, beta, eps), v, age in zip(known, found, figures, strict=True):
-                self._judge_moment(values, row, v, 1.0 - beta ** (float(age) or 1.0), float(eps))
+                extent, correction = int(self._extent[row]), 1.0 - beta ** (float(age) or 1.0)
+                moment = v.float().numpy()[:extent]
+                groups.setdefault(extent, []).append(
+                    (row, moment, max(correction, 1e-12), float(eps))
+                )
+            for extent, members in groups.items():
+                self._judge_moments(values, extent, members)
 
         self._readback.read_all(moments, judge)
 
-    def _judge_moment(
-        self, values: np.ndarray, row: int, moment: torch.Tensor, correction: float, eps: float
+    def _judge_moments(
+        self,
+        values: np.ndarray,
+        extent: int,
+        members: list[tuple[int, np.ndarray, float, float]],
     ) -> None:
-        extent = int(self._extent[row])
-        v = moment.float().numpy()[:extent]
-        gradient = self._gradient.numpy()[row, :extent]
+        """Judge parameters of one extent: (row, moment, bias correction, eps) of each."""
+        rows, moments, corrections, eps = zip(*members, strict=True)
+        index = np.asarray(rows, dtype=np.intp)
+        correction = np.asarray(corrections, dtype=np.float32)[:, None]
+        floor = np.asarray(eps, dtype=np.float32)[:, None]
+        gradient = self._gradient.numpy()[index, :extent]
         with np.errstate(all="ignore"):
-            root = np.sqrt(np.maximum(v / max(correction, 1e-12), 0))
-            ratio = gradient / np.maximum(root, max(eps, 1e-30))
-            values[row, ParameterStat.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2))
+            root = np.sqrt(np.maximum(np.stack(moments) / correction, 0))
+            ratio = gradient / np.maximum(root, np.maximum(floor, 1e-30))
             active = gradient != 0
-            share = np.mean(root[active] < eps) if active.any() else np.nan
-        values[row, ParameterStat.EPS_SHARE] = share
+            share = ((root < floor) & active).sum(1) / active.sum(1)
+        values[index, ParameterStat.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2, axis=1))
+        values[index, ParameterStat.EPS_SHARE] = share
+
+    def _places(self, buffer: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sample's place of each parameter in one of the buffers."""
+        views = self._views.get(id(buffer))
+        if views is None:
+            extents = self._extent.tolist()
+            views = [buffer[row, :extent] for row, extent in enumerate(extents)]
+            self._views[id(buffer)] = views
+        return views
 
     def _gather(
         self,
@@ -284,8 +313,12 @@ class ParameterBoard:
         """Copy the strided sample of each tensor into its row of `target` (host, float32)."""
 
         def place(found: list[torch.Tensor]) -> None:
-            held = target()
-            places = [held[row, : t.numel()] for row, t in zip(rows, found, strict=True)]
+            buffer = target()
+            views = self._places(buffer)
+            places = [
+                view if (view := views[row]).numel() == t.numel() else buffer[row, : t.numel()]
+                for row, t in zip(rows, found, strict=True)
+            ]
             if places:
                 torch._foreach_copy_(places, found)
 
@@ -328,7 +361,7 @@ def _wide(t: torch.Tensor) -> torch.dtype | None:
 
 
 def _length(t: torch.Tensor) -> int:
-    return len(strided(local(t.detach()))) if t.numel() else 0
+    return len(strided(local(t.detach()))) if not is_shapeless(t) and t.numel() else 0
 
 
 def optimizer_row(groups: Sequence[Mapping[str, Any]], stepped: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -87,6 +87,22 @@ class Survey:
     tensors: list[torch.nn.Parameter]
     containers: list[tuple[str, weakref.ref[nn.Module]]]
     """Modules that are not tapped (they only route), with their paths."""
+    lazy: list[int]
+    """Rows of parameters that get their shape in the first forward of a lazy module."""
+
+    def complete(self) -> bool:
+        """Describe lazy modules that have their shapes by now; return whether there were any."""
+        ready = [row for row in self.lazy if not is_shapeless(self.tensors[row])]
+        for row in ready:
+            self.parameters[row] = self.parameters[row].model_copy(
+                update=_measures(self.tensors[row])
+            )
+        for layer in self.layers if ready else ():
+            module, info = layer.module(), layer.info
+            if info.kind.startswith("Lazy") and module is not None:
+                layer.info = _layer(info.path, info.model, module)
+        self.lazy = [row for row in self.lazy if row not in ready]
+        return bool(ready)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -122,7 +138,7 @@ def survey(models: Mapping[str, nn.Module], frozen: tuple[str, ...] = ()) -> Sur
     A module is tapped when it is a leaf, owns parameters of its own, or computes an activation;
     pure containers are not: their output is their last child's.
     """
-    result = Survey([], [], [], [])
+    result = Survey([], [], [], [], [])
     seen: dict[int, int] = {}
     visited: set[int] = set()
     for name, model in models.items():
@@ -177,7 +193,8 @@ def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 def _layer(path: str, model: str, module: nn.Module) -> LayerInfo:
     kind = kind_of(module)
     weight = module._parameters.get("weight")  # noqa: SLF001 - reading a parametrized weight computes
-    shape = tuple(weight.shape) if isinstance(weight, torch.Tensor) else ()
+    is_there = isinstance(weight, torch.Tensor) and not is_shapeless(weight)
+    shape = tuple(weight.shape) if weight is not None and is_there else ()
     fan_in = 1
     for size in shape[1:]:
         fan_in *= int(size)
@@ -211,24 +228,39 @@ def _add_parameters(
                 update={"shared_with": (*tied.shared_with, full)}
             )
             continue
-        if isinstance(tensor, nn.parameter.UninitializedParameter):
-            continue
         seen[id(tensor)] = len(result.parameters)
         is_frozen = any(full == f or full.startswith(f"{f}.") for f in frozen)
         result.parameters.append(
             ParameterInfo(
                 name=full,
                 layer=path,
-                shape=tuple(tensor.shape),
-                dtype=str(tensor.dtype).removeprefix("torch."),
                 is_trainable=tensor.requires_grad,
                 is_declared_frozen=is_frozen,
-                initial_rms=_rms(tensor),
-                shard=shard_of(tensor),
-                local_size=part_of(tensor).numel(),
+                **_measures(tensor),
             )
         )
+        if is_shapeless(tensor):
+            result.lazy.append(len(result.tensors))
         result.tensors.append(tensor)
+
+
+def is_shapeless(tensor: object) -> bool:
+    """Whether a tensor is one of a lazy module that has not been called yet."""
+    return isinstance(tensor, nn.UninitializedParameter)
+
+
+def _measures(tensor: torch.Tensor) -> dict[str, Any]:
+    """Return what a parameter's description says of its values."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if is_shapeless(tensor):
+        return {"shape": (), "dtype": dtype, "initial_rms": 0.0, "local_size": 0}
+    return {
+        "shape": tuple(tensor.shape),
+        "dtype": dtype,
+        "initial_rms": _rms(tensor),
+        "shard": shard_of(tensor),
+        "local_size": part_of(tensor).numel(),
+    }
 
 
 def _rms(tensor: torch.Tensor) -> float:

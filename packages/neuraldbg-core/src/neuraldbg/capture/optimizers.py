@@ -12,6 +12,7 @@ import torch
 
 from neuraldbg.capture import gradients
 from neuraldbg.capture.gradients import OwnedParameters
+from neuraldbg.capture.layers import is_shapeless
 from neuraldbg.schema.facts import Observation, OptimizerStat
 from neuraldbg.schema.run import OptimizerInfo
 
@@ -49,15 +50,20 @@ class Optimizers:
             return known
         tensors = [p for group in optimizer.param_groups for p in group["params"]]
         row_of = self._board.row_of
-        rows = [row_of[id(p)] for p in tensors if id(p) in row_of]
+        known_tensors = [p for p in tensors if id(p) in row_of]
+        rows = [row_of[id(p)] for p in known_tensors if not is_shapeless(p)]
         if not rows:
             self._wiring.note_foreign(optimizer)
             return None
-        foreign = len(tensors) - len(rows)
+        foreign = len(tensors) - len(known_tensors)
         ours = [self._board.tensors[row] for row in rows]
         owned = OwnedParameters.of(optimizer, rows, ours, foreign, size)
         self._owned[id(optimizer)] = owned
         return owned
+
+    def forget(self) -> None:
+        """Look anew at what each owns: lazy parameters have their shapes now."""
+        self._owned.clear()
 
     def is_new(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether the optimizer has no row yet."""

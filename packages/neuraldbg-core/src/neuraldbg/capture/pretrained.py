@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from neuraldbg.capture.layers import is_shapeless
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -56,7 +58,9 @@ def is_trained(module: nn.Module) -> bool | None:
 
 
 def _readable(value: torch.Tensor | None) -> torch.Tensor | None:
-    if value is None or hasattr(value, "to_local") or value.is_meta or value.device.type != "cpu":
+    if value is None or is_shapeless(value) or hasattr(value, "to_local"):
+        return None
+    if value.is_meta or value.device.type != "cpu":
         return None
     return value if value.numel() else None
 

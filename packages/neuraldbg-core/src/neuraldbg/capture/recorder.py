@@ -193,6 +193,8 @@ class Recorder(Steps):
             self._pending = self.lean.backward_began(losses)
             return
         start = thread_time()
+        if self.survey.lazy:
+            self.complete()
         self.sentinels.before_backward()
         self._pending = []
         if self.board.touched or self.board.is_compiled:

@@ -48,6 +48,10 @@ REPLACED = (
     "{what} put into the model after the session opened and {verb} not measured: open a new "
     "session to see {it}"
 )
+LAZY = (
+    "{what} lazy and {verb} no shape after the first steps: nothing of {it} is seen before the "
+    "first call"
+)
 UNSEEN = (
     "losses are recorded while nothing of the watched model runs, from step {step} on: was the "
     "model made anew? Open a new session on the one that is trained"
@@ -91,7 +95,7 @@ class Sight:
         called = step.activation[:, ActivationStat.CALLS] > 0
         self._ran |= called
         if ordinal == BLIND_AFTER:
-            said += self._blind(step)
+            said += [*self._blind(step), *self._lazy()]
         # A module that is not called any more may have been replaced: only then is it looked up.
         gone = int((self._ran & ~called).sum()) if step.forwards else self._gone
         if gone != self._gone:
@@ -135,6 +139,15 @@ class Sight:
             is_one = len(deaf) == 1
             what = f"{_listed(deaf)} {'was' if is_one else 'were'}"
             yield COMPILED.format(what=what, whose="its" if is_one else "their")
+
+    def _lazy(self) -> Iterator[str]:
+        """Lazy modules that have not been called, so that they have no shape."""
+        paths = list(dict.fromkeys(self._survey.parameters[r].layer for r in self._survey.lazy))
+        if paths:
+            is_one = len(paths) == 1
+            verb, it = ("has", "it") if is_one else ("have", "them")
+            what = f"{_listed(paths)} {'is' if is_one else 'are'}"
+            yield LAZY.format(what=what, verb=verb, it=it)
 
     def _trained(self, step: Segment) -> set[str]:
         """Return the layers of which a parameter has a gradient on this step."""

@@ -109,7 +109,10 @@ class Reducer:
 
     def _reduce_samples(self) -> torch.Tensor:
         """Return `[L, 8]`: zero, flat, silent, spread, cosine, rank, row max, confident rows."""
-        s = self.board.samples
+        rows_used, units_used = self.board.extent
+        if self.board.is_compiled:  # its samples are of any extent
+            rows_used, units_used = sample.ROWS, sample.UNITS
+        s = self.board.samples[:, :rows_used, :units_used]
         valid = ~s.isnan()
         x = torch.nan_to_num(s, nan=0.0, posinf=3e38, neginf=-3e38)
         mask = valid.to(x.dtype)
@@ -121,8 +124,9 @@ class Reducer:
         flat = (flat_low | ((x >= self._high) & valid)).sum((1, 2)) / count
         is_unit = valid.any(1)
         silent_now = (flat_low | ~valid).all(1) & is_unit
-        self._silence = torch.where(silent_now, self._silence + 1, torch.zeros_like(self._silence))
-        silent = (self._silence >= SILENT_AFTER).sum(1) / units
+        silence = self._silence[:, :units_used]
+        silence.copy_(torch.where(silent_now, silence + 1, torch.zeros_like(silence)))
+        silent = (silence >= SILENT_AFTER).sum(1) / units
         x = x.clamp(-1e18, 1e18)
         scale = x.abs().amax((1, 2), keepdim=True).clamp(min=1e-30)
         x = x / scale

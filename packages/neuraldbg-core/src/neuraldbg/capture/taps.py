@@ -139,6 +139,8 @@ class Board:
         self.figures[:, COUNT] = 0
         self.is_compiled = False
         self.samples = torch.full((layers, sample.ROWS, sample.UNITS), float("nan"), device=device)
+        self.extent = (1, 1)
+        """Rows and units that the largest sample so far fills; the rest of `samples` is blank."""
         self.calls = [0] * layers
         self.touched = False
         self.stirred = False
@@ -294,6 +296,8 @@ class Tap:
         chosen = sample.plan(tuple(t.shape), tuple(t.stride()), unit_dim)
         if (chosen.rows, chosen.units) != self.extent:
             self.extent = (chosen.rows, chosen.units)
+            rows, units = self.board.extent
+            self.board.extent = max(rows, chosen.rows), max(units, chosen.units)
             self.sample.fill_(float("nan"))
 
     def _unit_dim(self, t: torch.Tensor) -> int:

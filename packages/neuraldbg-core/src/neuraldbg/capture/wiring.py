@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from neuraldbg.capture.hidden import hidden_parameters
+from neuraldbg.capture.layers import is_shapeless
 from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, Observation, ParameterStat
 
@@ -46,7 +47,8 @@ class Wiring:
         self._absent = np.zeros(count, dtype=int)
         self._ever_present = np.zeros(count, dtype=bool)
         self._ever_owned = np.zeros(count, dtype=bool)
-        self._identical = self._identical_rows()
+        self._identical: dict[str, nn.Module] = {}
+        self.note_identical()
         self._hidden = list(hidden_parameters(models))
         self._said: set[tuple[str, str | None]] = set()
         self._foreign: list[weakref.ref[torch.optim.Optimizer]] = []
@@ -231,7 +233,7 @@ class Wiring:
     def _stale(self, label: int) -> Iterator[Observation]:
         """Optimizers that hold tensors which get no gradient and belong to no watched model."""
         ours = {id(t) for t in self.survey.tensors}
-        shapes = [tuple(t.shape) for t in self.survey.tensors]
+        shapes = [tuple(info.shape) for info in self.survey.parameters]
         candidates = [ref for ref, _ in self._optimizers]
         candidates += self._foreign if not self._ever_owned.any() else []
         for ref in candidates:
@@ -308,8 +310,9 @@ class Wiring:
             else:
                 yield Observation("gradient_absent", label, layer=layer)
 
-    def _identical_rows(self) -> dict[str, nn.Module]:
-        return {
+    def note_identical(self) -> None:
+        """Remember the layers whose rows are all equal at the start."""
+        self._identical = {
             layer.info.path: module
             for layer in self.survey.layers
             if (module := layer.module()) is not None and _has_identical_rows(module)
@@ -382,7 +385,9 @@ def _depends_on_mode(module: nn.Module) -> bool:
 
 def _has_identical_rows(module: nn.Module) -> bool:
     weight = module._parameters.get("weight")  # noqa: SLF001 - reading a parametrized weight computes
-    if not isinstance(weight, torch.Tensor) or weight.dim() < 2 or weight.is_meta:
+    if not isinstance(weight, torch.Tensor) or is_shapeless(weight):
+        return False
+    if weight.dim() < 2 or weight.is_meta:
         return False
     if weight.shape[0] < 2 or not weight.requires_grad or hasattr(weight, "to_local"):
         return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture.layers import plain_path
+from neuraldbg.capture.layers import is_shapeless, plain_path
 from neuraldbg.capture.microscope import loss as loss_part
 from neuraldbg.capture.microscope import optimizer as steps
 from neuraldbg.capture.microscope import report
@@ -421,6 +421,7 @@ class Microscope:
             (".".join(part for part in (model, plain_path(name)) if part), parameter)
             for model, module in self._models.items()
             for name, parameter in module.named_parameters()
+            if not is_shapeless(parameter)
         ]
 
     def _optimizer_origin(self, broken: list[Tensor]) -> list[Observation]:
