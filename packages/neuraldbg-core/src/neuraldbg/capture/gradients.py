@@ -368,7 +368,7 @@ def optimizer_row(groups: Sequence[Mapping[str, Any]], stepped: int) -> np.ndarr
     """Return `[len(OptimizerStat)]` float32: the hyper-parameters in force on this step."""
     row = np.full(len(OptimizerStat), np.nan, dtype=np.float32)
     groups = [g for g in groups if g["params"]] or groups
-    biggest = max(groups, key=lambda g: sum(p.numel() for p in g["params"]))
+    biggest = groups[0] if len(groups) == 1 else max(groups, key=_size)
     rates = [float(g["lr"]) for g in groups if "lr" in g]
     row[OptimizerStat.STEPPED] = stepped
     if rates:
@@ -381,6 +381,10 @@ def optimizer_row(groups: Sequence[Mapping[str, Any]], stepped: int) -> np.ndarr
         row[OptimizerStat.BETA2] = _number(betas[1])
     row[OptimizerStat.EPS] = _number(biggest.get("eps", math.nan))
     return row
+
+
+def _size(group: Mapping[str, Any]) -> int:
+    return sum(p.numel() for p in group["params"] if not is_shapeless(p))
 
 
 def options_of(optimizer: torch.optim.Optimizer) -> dict[str, float | str | bool | None]:
