@@ -328,7 +328,7 @@ class Steps:
         if not closed.has_optimizer and step.backwards and not closed.is_interrupted:
             found += wires.unstepped(first)
             if not wires.has_foreign:
-                found += self.ledger.unstepped(label, first)
+                found += self.ledger.unstepped(label, first, is_unmoved=lambda: wires.is_unmoved)
         found += wires.inspect(first, closed.ordinal, step.parameter)
         return found + (
             self._late.inspect(step, closed.run, label) if self.readback.is_late else []

@@ -16,6 +16,8 @@ import torch
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from neuraldbg.capture.segment import Segment
 
 PERSISTENCE = 3
@@ -134,7 +136,9 @@ class Ledger:
         first = label - PERSISTENCE + 1
         return [Observation("accumulation_unscaled", first, figures=figures, words=words)]
 
-    def unstepped(self, label: int, first: int) -> list[Observation]:
+    def unstepped(
+        self, label: int, first: int, *, is_unmoved: Callable[[], bool | None]
+    ) -> list[Observation]:
         """A step closed without any optimizer, in a run in which none ever stepped."""
         self._unstepped += 1
         if self._unstepped < PERSISTENCE or "no_step" in self._said:
@@ -142,6 +146,8 @@ class Ledger:
         self._said.add("no_step")
         words = {"cause": "missing_optimizer_step"}
         figures = {"steps": float(label - first + 1)}
+        unmoved = is_unmoved()
+        figures |= {} if unmoved is None else {"unmoved": float(unmoved)}
         return [Observation("no_optimizer_step", first, figures=figures, words=words)]
 
 

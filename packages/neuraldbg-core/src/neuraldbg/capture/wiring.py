@@ -33,6 +33,9 @@ have shown themselves by then; identical rows that survive so many updates stay 
 ABSENT_STEPS = 3
 """Consecutive steps without a gradient before it counts as absent."""
 _ROWS = 16
+_GLIMPSE = 64
+"""Numbers of a weight that tell whether it moves: each step of an update moves nearly all."""
+_STRIDED = torch.strided
 
 
 class Wiring:
@@ -55,6 +58,7 @@ class Wiring:
         self._optimizers: list[tuple[weakref.ref[torch.optim.Optimizer], list[torch.Tensor]]] = []
         self._steps = 0
         self._unstepped = 0
+        self._glimpse: list[torch.Tensor] = []
         self.checkpointed: set[str] = set()
         """Layers that ran inside a reentrant checkpoint without gradients."""
         self._seen_gradient = np.zeros(count, dtype=bool)
@@ -117,7 +121,27 @@ class Wiring:
     def unstepped(self, label: int) -> list[Observation]:
         """A step closed in a run in which no optimizer of watched parameters ever stepped."""
         self._unstepped += 1
+        if self._unstepped == 1:
+            self._glimpse = self._look_at_weights()
         return self._new(list(self._stale(label))) if self._unstepped == ABSENT_STEPS else []
+
+    def _look_at_weights(self) -> list[torch.Tensor]:
+        """Return a few numbers of each trainable weight on the CPU, copied."""
+        looks = []
+        for tensor in self.survey.tensors:
+            if tensor.requires_grad and tensor.device.type == "cpu" and tensor.layout is _STRIDED:
+                flat = part_of(tensor.detach()).reshape(-1)
+                looks.append(flat[:: max(1, len(flat) // _GLIMPSE)].clone())
+        return looks
+
+    @property
+    def is_unmoved(self) -> bool | None:
+        """Whether no weight moved since a step first closed without an optimizer; None: unknown."""
+        if not self._glimpse:
+            return None
+        now = self._look_at_weights()
+        pairs = zip(self._glimpse, now, strict=False)
+        return len(now) == len(self._glimpse) and all(torch.equal(a, b) for a, b in pairs)
 
     def inspect(self, label: int, ordinal: int, values: np.ndarray | None) -> list[Observation]:
         """Look at a closed step; what is found acts since the first step.
@@ -150,6 +174,8 @@ class Wiring:
         if self._steps == 0 and ordinal < ABSENT_STEPS:
             return []
         found = [*self._left_out(label), *self._stale(label), *self._gradient_absent(label)]
+        if self.is_unmoved is False:  # a loop that updates weights by hand
+            found.append(Observation("weights_moved", label))
         found += self._same_rows(label) if ordinal >= EARLY[1] else []
         return self._new(found)
 
@@ -261,9 +287,7 @@ class Wiring:
             )
 
     def _replaced_by(self, stale: Sequence[torch.Tensor]) -> str | None:
-        """Return the one layer that stands where the held tensors stood; None where all do."""
-        if not self._ever_owned.any():
-            return None
+        """Return the first layer that stands where the held tensors stood; None: not known."""
         names = [
             info.layer
             for row, (info, tensor) in enumerate(

@@ -15,6 +15,7 @@ KINDS = frozenset(
         "foreign_optimizer_parameters",
         "frozen_parameters",
         "gradient_absent",
+        "history_cut",
         "reentrant_checkpoint",
         "identical_rows",
         "zero_factors",

@@ -37,6 +37,7 @@ def broken_input(view: CaseView, stat: InputStat, cause: str, word: str) -> Asse
     if not flags.size:
         return None
     harmed = harmed_rows(view)
+    born = first_birth(view)
     for row in np.flatnonzero((flags == 1.0).any(axis=1)):
         if not harmed[row]:
             continue
@@ -44,6 +45,8 @@ def broken_input(view: CaseView, stat: InputStat, cause: str, word: str) -> Asse
         if np.nanmean(flags[: row + 1, column]) > 0.5 and row > 4:
             continue
         step, name = view.label(int(row)), view.run.inputs[column].name
+        if born is not None and born < step:
+            return None  # the run's own: samples of a broken generator, states of a broken policy
         evidence = view.events(types=["data_anomaly"], until=step + 1)
         is_column = pattern_at(view, step) == "whole_features"
         return Assessment(
@@ -65,6 +68,13 @@ def broken_input(view: CaseView, stat: InputStat, cause: str, word: str) -> Asse
             is_direct=True,
         )
     return None
+
+
+def first_birth(view: CaseView) -> int | None:
+    """Return the first step on which the run itself made NaN or Inf that no scaler held back."""
+    skipped = set(view.steps[view.ledger("skipped") > 0].tolist()) if len(view.steps) else set()
+    births = [note.step for note in view.observations.get("nonfinite_birth", [])]
+    return min((step for step in births if step not in skipped), default=None)
 
 
 def _how_many(view: CaseView, step: int, word: str) -> str:

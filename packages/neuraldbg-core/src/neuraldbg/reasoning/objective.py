@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 CLASSIFICATIONS = ("cross_entropy", "nll")
 SQUARED = ("mse",)
 ABSOLUTE = ("l1", "smooth_l1", "huber")
+POLICIES = ("log_probability", "clipped_surrogate")
+"""Terms that reinforce choices: they measure no error."""
 BINARY = ("bce", "bce_with_logits", "binary_cross_entropy")
 
 
@@ -48,6 +50,11 @@ class Objective:
     def is_absolute(self) -> bool:
         """Whether it grows with the distance, not its square."""
         return any(name in ABSOLUTE for name in self.names)
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether it reinforces choices by what they brought."""
+        return any(name in POLICIES for name in self.names)
 
     @property
     def is_supervised(self) -> bool:
@@ -102,8 +109,8 @@ def objective_of(trace: Trace) -> Objective:
         classes=int(figures.get("classes", 0)),
         entropy=figures.get("label_entropy", math.nan),
         target_mean=figures.get("target_mean", math.nan),
-        is_own_target=len({note.step for note in notes}) > 1
-        and not any(_telling(n)[0] for n in notes),
+        is_own_target=all(n.figures.get("is_learned_target") for n in notes)
+        or (len({n.step for n in notes}) > 1 and not any(_telling(n)[0] for n in notes)),
         target_variance=figures.get("target_variance", math.nan),
     )
 

@@ -23,6 +23,7 @@ from neuraldbg.capture.microscope.steepness import judge_backward, judge_hidden
 from neuraldbg.capture.microscope.verdict import (
     HALF,
     NAN,
+    NEGATIVE,
     Verdict,
     describe_nonfinite,
     extent,
@@ -38,6 +39,7 @@ UNINITIALISED = frozenset({
 })  # fmt: skip
 """Operations whose output holds garbage until something is written into it."""
 SUMS = frozenset({"sum", "mean", "cumsum", "add", "bmm", "mm"})
+EXPONENTIALS = frozenset({"exp", "exp2", "expm1"})
 WINDOW = 16
 """Calls remembered to say how an offending argument was made."""
 
@@ -244,6 +246,8 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for parent, state in parents:
             if not is_thrown_away(birth, parent):
                 known |= state
+        # Of -Inf (a mask) exponentials make 0, never Inf.
+        known &= ~NEGATIVE if birth.operation in EXPONENTIALS else ~0
         if (found & NAN and not known & NAN) or not known:
             scalars = [a for a in tree_leaves((args, kwargs)) if isinstance(a, float)]
             birth.is_deliberate = not found & NAN and any(

@@ -122,6 +122,7 @@ class ObjectiveAudit:
             modules=modules,
             loss=value,
             signature=signature,
+            calls={path: len(list(nodes)) for path, nodes in layer_nodes.items()},
             first_step=self._first.get(signature, step),
         )
         if signature not in self.structures and len(self.structures) < 8:

@@ -183,7 +183,22 @@ def _is_log_prob(tape: Tape, place: int) -> bool:
     )
 
 
-def recognise(tape: Tape, place: int) -> str | None:
+def _is_clipped_ratio(tape: Tape, sides: tuple[int, ...]) -> bool:
+    """Whether both sides weigh one ratio of probabilities, on one of them clamped (PPO)."""
+    clamped = []
+    for side in sides:
+        place = tape.through(side)
+        while place != NONE and tape.names[place] in {"Mul", "Neg"}:
+            place = tape.through(max(tape.inputs[place]))
+        is_clamped = place != NONE and tape.names[place] == "Clamp"
+        place = tape.through(tape.inputs[place][0]) if is_clamped else place
+        if place == NONE or tape.names[place] != "Exp":
+            return False
+        clamped.append(is_clamped)
+    return sorted(clamped) == [False, True]
+
+
+def recognise(tape: Tape, place: int) -> str | None:  # noqa: PLR0911 - one line per loss
     """Return the loss function that ends at `place`, None where it is none."""
     name, below = tape.names[place], tape.inputs[place]
     if name in FUSED:
@@ -194,6 +209,8 @@ def recognise(tape: Tape, place: int) -> str | None:
         return "l1" if name == "Abs" else "mse"
     if name in {"Gather", "Index"} and below and _is_log_prob(tape, below[0]):
         return "log_probability"
+    if name in {"Minimum", "Maximum"} and _is_clipped_ratio(tape, below):
+        return "clipped_surrogate"
     if name == "Mul" and NONE in below and _is_log_prob(tape, max(below)):
         return "soft_cross_entropy"
     if name == "Sub" and len(below) == 2 and below[0] == NONE and below[1] != NONE:

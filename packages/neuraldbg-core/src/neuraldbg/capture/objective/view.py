@@ -31,6 +31,8 @@ class View:
     """Value of the loss."""
     signature: str = ""
     """Tells the losses of one run apart, the same from step to step."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Outputs with a graph that each module gave since the step began."""
     first_step: int = 0
     """Step at which this loss was first audited."""
 

@@ -29,6 +29,7 @@ MODULES = (
     "rank_divergence",
     "wrapper_bypassed",
     "observed",
+    "detached_graph",
     "unnormalized_input",
     "unnormalized_target",
     "constant_input",

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 WORSE = 2.0
 """Loss on the data of before over its lowest. Heuristic: overfitting costs tens of percent."""
+APART = 5.0
+"""Loss over its lowest that no noise of an evaluation reaches on each of several occasions."""
+ENOUGH_AFTER = 4
 LOST = 0.6
 """Share of an accuracy that is left."""
 NEAR = 0.1
@@ -52,7 +55,8 @@ def _seen(view: CaseView) -> Assessment | None:
         if len(series.values) < 5:
             continue
         values = np.asarray(series.values, dtype=float)
-        turn = turn_of(values, is_score=is_score)
+        is_apart = not is_score and _is_apart(values, view.curve)
+        turn = int(np.argmin(values)) if is_apart else turn_of(values, is_score=is_score)
         since = None if turn is None else _changed(view, int(series.steps[turn]))
         if turn is not None and since is not None:
             return _told(view, name, since, values, turn)
@@ -89,6 +93,19 @@ def turn_of(values: np.ndarray, *, is_score: bool) -> int | None:
     gap = end - smooth[best]
     is_lost = gap > max((WORSE - 1) * abs(smooth[best]), 6 * curve.noise)
     return int(np.flatnonzero(values <= smooth[best] + 0.25 * gap)[-1]) if is_lost else None
+
+
+def _is_apart(values: np.ndarray, main: Curve) -> bool:
+    """Whether each value soon after the lowest is far above it, however they vary.
+
+    A few evaluations of a loss that is thrown about have a noise as large as the rise itself. What
+    is still far below where the main loss began is not lost.
+    """
+    lowest = int(np.argmin(values))
+    after = values[lowest + 2 :]
+    if len(after) < ENOUGH_AFTER or not values[lowest] > 0 or main.is_signed:
+        return False
+    return bool((after > max(APART * values[lowest], main.origin)).all())
 
 
 def _changed(view: CaseView, step: int) -> int | None:

@@ -9,11 +9,18 @@ import numpy as np
 
 from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
+
+CERTAIN = 5.0
+"""RMS of the scores (logits) from which real and made up are told apart for sure: a sigmoid of 5 is
+0.993."""
+LOGISTIC = ("softplus", "bce_with_logits", "bce")
+SATURATES = "the generator's minimax loss is flat there"
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -33,26 +40,28 @@ def assess(view: CaseView) -> Assessment | None:
     with np.errstate(invalid="ignore", divide="ignore"):
         fall = float(view.late(fed) / view.early(fed))
         judge_fall = float(view.late(judge_gradient) / view.early(judge_gradient))
-    if not np.isfinite(certain) or certain < 5.0 or not (judge_fall < 0.2):
+    minimax = _is_minimax(view, judge) and float(quiet(np.nanmedian, scores)) > CERTAIN
+    if not minimax and not (certain > CERTAIN and judge_fall < 0.2):
         return None
-    starved = np.isfinite(fall) and fall < 0.05
+    starved = minimax or bool(np.isfinite(fall) and fall < 0.05)
     climbs = any(
         curve and not curve.is_signed and curve.end > 3 * max(curve.start, 0.1)
         for curve in view.curves.values()
     )
     if not (starved or climbs):
         return None
-    rows = np.flatnonzero(scores > 5.0)
+    rows = np.flatnonzero(scores > CERTAIN)
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
     layer = next((x.path for x in view.flow.executed if x.model == generator), None)
+    felt = f"{named(layer)} gets {figure(fall)} of its early gradient"
+    felt = SATURATES if minimax else felt
     return Assessment(
         cause="discriminator_overpowers",
         failure=FailureType.VANISHING_GRADIENTS if starved else FailureType.REPRESENTATION_COLLAPSE,
         confidence=0.75,
         description=(
             f"Discriminator overpowers the generator by step {step}: {judge!r} scores samples with "
-            f"certainty (logits of {figure(certain)}), and {named(layer)} gets "
-            f"{figure(fall)} of its early gradient."
+            f"certainty (logits of {figure(certain)}), and {felt}."
         ),
         layer=layer,
         onset=step,
@@ -68,6 +77,20 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"unknown", "mode_collapse", "saturating_activations"}),
     )
+
+
+def _is_minimax(view: CaseView, judge: str) -> bool:
+    """Whether the generator is trained to lower log(1 - D(G(z))), as in the first form of GANs.
+
+    Its gradient is proportional to D(G(z)): where the discriminator is certain, nothing is left of
+    it, however the discriminator's own loss looks.
+    """
+    for note in view.observations.get("loss_function", ()):
+        factor, name = note.figures.get("factor", 0.0), note.words.get("name")
+        is_alone = note.figures.get("terms") == 1 and (note.layer or "").startswith(f"{judge}.")
+        if is_alone and (factor < 0 if name in LOGISTIC else name == "log" and factor > 0):
+            return True
+    return False
 
 
 def _gradient(view: CaseView, model: str) -> np.ndarray:

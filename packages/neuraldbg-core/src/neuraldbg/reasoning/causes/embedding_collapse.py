@@ -26,17 +26,20 @@ FALL = 0.6
 """Late spread over early: it must have been lost, not be the way of the task (values of states)."""
 ONE_DIRECTION = 1.5
 """Participation ratio of the centred outputs: what still varies lies along one line."""
+SHRUNK = 0.5
+"""Size of the vectors over their early one from which they are on their way to one point."""
 MOST = 0.5
 """Share of a layer's units that must be silent before they can be to blame. Heuristic: half."""
-POLICIES = frozenset({"log_probability", "soft_cross_entropy"})
-"""Losses of policies and teachers, whose scores may well become alike."""
+TEACHERS = frozenset({"soft_cross_entropy"})
+"""Losses of teachers, whose scores (as those of policies) may well become alike."""
 
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for an output of several units that lost its spread, under a loss of its own kind."""
     if not view.curve or not len(view.steps) or len(view.run.models) > 1 or view.is_broken:
         return None
-    if view.objective.is_supervised or POLICIES & set(view.objective.names):
+    objective = view.objective
+    if objective.is_supervised or objective.is_policy or TEACHERS & set(objective.names):
         return None
     spread = view.activation(ActivationStat.SPREAD)
     cosine = view.activation(ActivationStat.COSINE)
@@ -59,6 +62,9 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     layer, first, last = found[0]
     rows = np.flatnonzero(cosine[:, view.flow.row[layer.path]] > ALIKE)
+    if objective.is_own_target and _vanished(view, layer.path):
+        size = view.activation(ActivationStat.RMS)[:, view.flow.row[layer.path]]
+        rows = np.flatnonzero(size < SHRUNK * float(view.early(size)))
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
     return Assessment(
         cause="embedding_collapse",

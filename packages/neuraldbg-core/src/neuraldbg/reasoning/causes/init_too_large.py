@@ -36,7 +36,7 @@ same over more time steps."""
 def assess(view: CaseView) -> Assessment | None:
     """Compare initial weights with usual scales, and look for what too large ones do at step 0."""
     curve = view.curve
-    if not curve or not len(view.steps):
+    if not (curve or view.is_broken) or not len(view.steps):
         return None
     expanding = _expanding(view)
     if expanding is not None:
@@ -50,7 +50,7 @@ def assess(view: CaseView) -> Assessment | None:
     effects = []
     if chance is not None and curve.first > 3 * chance:
         effects.append(f"the first loss is {figure(curve.first)} where chance is {figure(chance)}")
-    if np.isfinite(output) and output > 10:
+    if output > 10:  # not finite: squares of it are beyond the range
         effects.append(f"outputs start at RMS {figure(output)}")
     saturated = [
         layer.path
@@ -69,7 +69,9 @@ def assess(view: CaseView) -> Assessment | None:
     if saturated:
         effects.append(f"{saturated[0]!r} starts saturated")
     poor = chance is not None and curve.first > 3 * chance and curve.end > 0.5 * chance
-    if not effects or not (view.is_failing or poor):
+    stays = any(float(view.late(flat_share(view, path))) > 0.4 for path in saturated)
+    is_adversarial = len(view.run.models) > 1  # whose losses tell nothing of success
+    if not effects or not (view.is_failing or poor or (is_adversarial and stays)):
         return None
     step = view.label(0)
     failure = FailureType.OPTIMIZER_INSTABILITY

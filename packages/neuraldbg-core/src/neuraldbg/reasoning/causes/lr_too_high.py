@@ -22,6 +22,12 @@ LARGE_STEP = 0.03
 """Update / weight RMS per step. Karpathy's rule of thumb is 1e-3 and DeepDiagnosis alarms above
 1e-1; thirty times the former is far outside what healthy runs sustain."""
 HUGE_STEP = 0.1
+REPLACING = 0.5
+"""The same of a first step after which half of a weight is the step's. Heuristic: Adam at lr 0.01
+moves weights of torch's default size (about 0.1) by a tenth."""
+ADVERSE = frozenset(
+    {"dying_relu", "unknown", "discriminator_overpowers", "mode_collapse", "saturating_activations"}
+)
 EDGE = 2.0
 """lr x sharpness at which gradient descent stops converging (Cohen et al. 2021)."""
 EDGE_STEPS = 10
@@ -39,9 +45,9 @@ def assess(view: CaseView) -> Assessment | None:
     if not curve:
         return None
     leap = lr_leap(view)
-    if leap is not None:
-        return _leapt(view, leap)
-    if len(view.run.models) > 1 or not view.is_failing or (is_policy(view) and not view.is_broken):
+    if leap is not None or len(view.run.models) > 1:
+        return _overrun(view) if leap is None else _leapt(view, leap)
+    if not view.is_failing or (is_policy(view) and not view.is_broken):
         return None
     row = departure_row(view)
     if row is not None and replaced_row(view, row - 1, row + 1) is not None:
@@ -89,6 +95,45 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"dying_relu", "unknown", "labels_unrelated_to_inputs"}),
     )
+
+
+def _overrun(view: CaseView) -> Assessment | None:
+    """Look, where several models train against each other, for one that its first steps replace.
+
+    Losses of adversaries tell nothing, but no weights are worth keeping that one step outweighs.
+    """
+    for model in view.run.models:
+        own = [
+            i
+            for i, row in enumerate(view.matrix_rows)
+            if view.run.parameters[row].name.startswith(f"{model}.")
+        ]
+        ratio = quiet(np.nanmedian, view.update_ratio[:, own], axis=1) if own else np.zeros(0)
+        rows = np.flatnonzero(np.isfinite(ratio) & (ratio > 0))[:6]
+        if len(rows) < 3 or not (ratio[rows[0]] > REPLACING and np.median(ratio[rows]) > HUGE_STEP):
+            continue
+        first = next((x.path for x in view.flow.weighted if x.model == model), None)
+        step, lr = view.label(int(rows[0])), float(view.lr[rows[0]])
+        return Assessment(
+            cause="lr_too_high",
+            failure=FailureType.OPTIMIZER_INSTABILITY,
+            confidence=0.85,
+            description=(
+                f"Learning rate too high at step {step}: with lr {figure(lr)} the first step moved "
+                f"the weights of {model!r} by {100 * float(ratio[rows[0]]):.3g} % of their size "
+                "(usual: about 0.1 %), so nothing of how they started is left."
+            ),
+            layer=first,
+            onset=step,
+            onset_range=(step, view.label(int(rows[-1]))),
+            evidence=_evidence(view, step),
+            chain=(
+                link(first, step, f"a step of lr {figure(lr)} outweighs the weights themselves"),
+                link(None, step, "units saturate or die, and the other side has nothing to judge"),
+            ),
+            explains=ADVERSE,
+        )
+    return None
 
 
 def _largest_step(view: CaseView, departure: int | None) -> float:
@@ -254,4 +299,4 @@ def _is_never_better(view: CaseView, departure: int) -> bool:
 
 def is_policy(view: CaseView) -> bool:
     """Whether the loss is a policy's: it measures no error, and stays near 0 however good it is."""
-    return "log_probability" in view.objective.names and not view.objective.is_supervised
+    return view.objective.is_policy and not view.objective.is_supervised

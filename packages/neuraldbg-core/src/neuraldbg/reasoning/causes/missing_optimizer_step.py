@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def assess(view: CaseView) -> Assessment | None:
     """Report a loop with backward passes, no optimizer step and weights that do not move."""
-    if not len(view.steps) or working(view).sum() < FEW or view.curve.learned:
+    if not len(view.steps) or working(view).sum() < FEW:
         return None
     if np.nansum(view.ledger("steps")) > 0 or np.nansum(view.ledger("skipped")) > 0:
         return None
@@ -25,14 +25,16 @@ def assess(view: CaseView) -> Assessment | None:
     known = weights[:, ~np.isnan(weights).all(axis=0)]
     if known.size and bool((np.nanmax(known, axis=0) != np.nanmin(known, axis=0)).any()):
         return None
-    if not known.size and _moves(view):
+    notes = view.observations.get("no_optimizer_step", [])
+    unmoved = any(note.figures.get("unmoved") for note in notes)
+    if "weights_moved" in view.observations or not (known.size or unmoved or not _moves(view)):
         return None
     return loop_fault(
         view,
         "missing_optimizer_step",
         0,
         f"{int(working(view).sum())} backward passes ran and no optimizer ever stepped",
-        0.9 if known.size else 0.6,
+        0.9 if known.size or unmoved else 0.6,
     )
 
 

@@ -44,13 +44,14 @@ def assess(view: CaseView) -> Assessment | None:
     grown = runaway(view, first.step)
     if grown > RUNAWAY and cause not in SCALE_FREE:
         confidence *= 0.35
-    where = named(first.layer)
+    layer = first.layer if first.layer is not None else _read_by_loss(view, first)
+    where = named(layer)
     operation = first.words.get("operation", "")
     phase = first.words.get("phase", "")
     argument = first.words.get("argument", "")
     mechanism = first.words.get("mechanism", "")
     place = PHASES.get(phase, "in {where}").format(where=where)
-    if phase == "loss" and first.layer is not None:
+    if phase == "loss" and layer is not None:
         place += f" ({where})"
     if first.kind == "nonfinite_parameter":
         return _brought(view, first, cause, confidence)
@@ -74,17 +75,15 @@ def assess(view: CaseView) -> Assessment | None:
         failure=_failure(cause, mechanism),
         confidence=min(confidence, 0.97),
         description=f"{title} at step {first.step}: {born}.",
-        layer=first.layer,
+        layer=layer,
         onset=first.step,
         onset_range=(first.step, first.step),
         evidence=evidence,
         chain=(
-            link(first.layer, first.step, born, evidence[0].id if evidence else None),
+            link(layer, first.step, born, evidence[0].id if evidence else None),
             link(None, first.step, "loss, gradients or weights are not finite from here on"),
         ),
-        explains=frozenset({"lr_too_high", "missing_gradient_clipping", "dying_relu", UNKNOWN})
-        if grown <= RUNAWAY
-        else frozenset({UNKNOWN}),
+        explains=EXPLAINED if grown <= RUNAWAY else frozenset({UNKNOWN}),
         is_direct=cause != UNKNOWN and grown <= RUNAWAY,
     )
 
@@ -124,6 +123,9 @@ def _brought(view: CaseView, note: Observation, cause: str, confidence: float) -
 SEEN = 0.85
 """Confidence where the microscope found the parameter broken before the forward: a fact; what broke
 it is not known."""
+EXPLAINED = frozenset(
+    {"lr_too_high", "missing_gradient_clipping", "missing_warmup", "dying_relu", UNKNOWN}
+)
 ELSEWHERE = (
     "gradients are not finite though this rank's loss is: those of another rank came with the "
     "average, or they were born in the backward pass here; the merged traces of all ranks tell"
@@ -138,6 +140,18 @@ def _may_be_anothers(view: CaseView, note: Observation) -> bool:
     row = np.flatnonzero(view.curve.steps == note.step)
     is_sound = bool(len(row)) and math.isfinite(float(view.curve.values[row[0]]))
     return note.words.get("phase") == "backward" and is_sound
+
+
+def _read_by_loss(view: CaseView, note: Observation) -> str | None:
+    """Return the one layer that the loss reads in which the birth was; None: not known."""
+    if note.words.get("phase") != "loss":
+        return None
+    told = [
+        n for n in view.observations.get("loss_function", ()) if n.layer and n.step <= note.step
+    ]
+    same = [n for n in told if n.words.get("name") == note.words.get("operation")]
+    layers = {n.layer for n in (same or told)}
+    return layers.pop() if len(layers) == 1 else None
 
 
 BROUGHT = frozenset({"nan_in_input", "inf_in_input", "zero_variance_feature"})

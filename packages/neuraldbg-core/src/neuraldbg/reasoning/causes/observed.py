@@ -42,14 +42,45 @@ def _undeclared(view: CaseView) -> bool:
     while, and a backbone under a head that learns is the usual way to fine-tune. A short run shows
     none of this.
     """
-    if view.curve.learned or len(view.curve) < ENOUGH_FROZEN:
-        return False
-    if adapters(view) or has_low_rank_pair(view):
+    if len(view.curve) < ENOUGH_FROZEN or adapters(view) or has_low_rank_pair(view):
         return False
     layers = {note.layer or "" for note in view.observations.get("frozen_parameters", [])}
+    if view.curve.progress < FITTED and _is_left_random(view, layers):
+        return True
+    if view.curve.learned:
+        return False
     return not _is_thawed(view, layers) and not (
         _is_backbone(view, layers) and _falls(view, layers)
     )
+
+
+FITTED = 0.9
+"""Progress from which random features are enough for the task."""
+ROOT_3 = 3**0.5
+"""Largest over root mean square of numbers drawn evenly from [-a, a]."""
+ROUND = 0.06
+"""Share by which that may differ: both are taken of a sample. Heuristic."""
+DRAWN = 256
+"""Numbers from which a sample shows how it was drawn. Heuristic: the largest of so many lies within
+1 % of the bound, while that of trained (bell-shaped) weights lies at 2.5 to 4 times their RMS."""
+
+
+def _is_left_random(view: CaseView, layers: set[str]) -> bool:
+    """Whether the optimizer was given frozen layers that still hold what they were drawn with.
+
+    Nothing was ever learned there, so there is nothing to keep: a freeze that was left behind.
+    """
+    held = {name for one in view.run.optimizers for name in one.parameters}
+    largest = view.parameter(ParameterStat.WEIGHT_MAX)
+    rms = view.parameter(ParameterStat.WEIGHT_RMS)
+    told = []
+    for row, one in enumerate(view.run.parameters):
+        size = int(np.prod(one.shape))
+        if one.layer not in layers or one.is_trainable or len(one.shape) < 2 or size < DRAWN:
+            continue
+        shape = float(view.early(largest[:, row])) / max(float(view.early(rms[:, row])), 1e-30)
+        told.append(one.name in held and abs(shape / ROOT_3 - 1) < ROUND)
+    return bool(told) and all(told)
 
 
 def _is_thawed(view: CaseView, layers: set[str]) -> bool:
@@ -120,6 +151,16 @@ def _misled(view: CaseView) -> bool:
     return not view.curve.learned or (is_reversed and view.curve.progress < MISLED)
 
 
+def _is_recurrent(view: CaseView) -> bool:
+    """For calls whose results the loss does not reach: recurrent cells are there to remember.
+
+    Other layers may be iterated to a point from which one step is learned, and learn.
+    """
+    cells = {layer.path for layer in view.flow.recurrent}
+    notes = view.observations.get("history_cut", ())
+    return not view.curve.learned or any(note.layer in cells for note in notes)
+
+
 @dataclass(frozen=True)
 class Known:
     """How one kind of observation is read."""
@@ -162,6 +203,13 @@ KINDS: dict[str, Known] = {
         "detached_graph",
         WIRING,
         "no gradient reaches {where}: the graph is cut between it and the loss",
+    ),
+    "history_cut": Known(
+        "detached_graph",
+        WIRING,
+        "the loss reaches only the last of many calls of {where}: its state is cut from one time "
+        "step to the next, so nothing before the last one is learned",
+        _is_recurrent,
     ),
     "reentrant_checkpoint": Known(
         "checkpoint_without_input_grad",
@@ -367,7 +415,8 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
     confidence = float(note.figures.get("confidence", known.prior))
     if known.is_due is not _always and confidence >= UNSURE:
         confidence = max(confidence, known.prior)
-    where = named(note.layer)
+    layer = _container(view, note.layer) if kind == "unregistered_module" else note.layer
+    where = named(layer)
     sentence = known.sentence.format(where=where)
     more = f" ({count} such places)" if count > 1 else ""
     details = _details(note)
@@ -388,14 +437,21 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
         failure=failure,
         confidence=min(max(confidence, 0.0), 0.98),
         description=f"{title} at step {onset}: {sentence}{more}{details}.",
-        layer=note.layer,
+        layer=layer,
         onset=onset,
         onset_range=(onset, note.step),
         evidence=evidence,
-        chain=(link(note.layer, onset, sentence, evidence[0].id if evidence else None),),
+        chain=(link(layer, onset, sentence, evidence[0].id if evidence else None),),
         explains=SYMPTOMATIC | known.explains,
         is_direct=True,
     )
+
+
+def _container(view: CaseView, path: str | None) -> str | None:
+    """Return the plain list or dict that holds what is not registered: there the fault is."""
+    outer = (path or "").rpartition(".")[0]
+    parents = {layer.path.rpartition(".")[0] for layer in view.run.layers}
+    return outer if outer and outer not in view.flow.row and outer not in parents else path
 
 
 SYMPTOMATIC = frozenset(

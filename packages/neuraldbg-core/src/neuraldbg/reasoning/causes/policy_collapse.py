@@ -24,7 +24,7 @@ LARGE_STEP = 0.03
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for logits of a policy-gradient loss that ran away at once, under large steps."""
-    if "log_probability" not in view.objective.names or not len(view.steps) or view.is_broken:
+    if not view.objective.is_policy or not len(view.steps) or view.is_broken:
         return None
     if not float(quiet(np.nanmedian, view.step_size[:6])) > LARGE_STEP:
         return None

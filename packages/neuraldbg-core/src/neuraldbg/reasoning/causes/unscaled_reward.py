@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 DONE = 0.75
 """Progress of the whole loss, which is the value head's: the policy may still stand still."""
+DROWNED = 0.95
+"""The same where the value head is still far off at the end, so that the shared layers still follow
+it alone. Heuristic."""
 LARGE = 10.0
 """RMS of the returns that a value head is trained on; its loss is a hundred times a policy's."""
 
@@ -22,7 +25,7 @@ LARGE = 10.0
 def assess(view: CaseView) -> Assessment | None:
     """Look for a policy loss beside a value loss over large targets, in a run that fails."""
     curve = view.curve
-    if "log_probability" not in view.objective.names or not curve or curve.progress > DONE:
+    if not view.objective.is_policy or not curve or curve.progress > _enough(view):
         return None
     sizes = [
         math.hypot(note.figures["target_mean"], math.sqrt(note.figures["target_variance"]))
@@ -54,3 +57,13 @@ def assess(view: CaseView) -> Assessment | None:
             {"lr_too_high", "unnormalized_target", "policy_collapse", "unknown", "target_outlier"}
         ),
     )
+
+
+def _enough(view: CaseView) -> float:
+    """Return the progress from which the value head has learned its returns, whatever their size.
+
+    Where its error is still a hundred times what drowns a policy, and nothing clips the gradient,
+    a fall of the loss by three quarters is the way to there, not an arrival.
+    """
+    is_far = view.curve.end > (10 * LARGE) ** 2 and not view.is_clipped
+    return DROWNED if is_far else DONE

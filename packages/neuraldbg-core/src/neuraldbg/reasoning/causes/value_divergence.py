@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.causes.lr_too_high import HUGE_STEP
 from neuraldbg.reasoning.symptoms import departure_row, is_own_target, output_rms, runs_away
+from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 GROWTH = 8.0
 """Last over first output RMS."""
+PLAYED = 0.05
+"""Share of the updates before which the model was run without gradients: at most twenty updates are
+made of one batch of experience. Heuristic."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -23,7 +28,7 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or curve.is_signed:
         return None
-    if not is_own_target(view):
+    if not (is_own_target(view) or _is_bootstrapped(view)):
         return _chased(view)
     outputs = output_rms(view)
     first, last = float(view.early(outputs)), float(view.late(outputs))
@@ -54,6 +59,8 @@ def assess(view: CaseView) -> Assessment | None:
             {
                 "lr_too_high",
                 "missing_gradient_clipping",
+                "saturating_activations",
+                "missing_zero_grad",
                 "unknown",
                 "unnormalized_target",
                 "unnormalized_input",
@@ -100,3 +107,16 @@ def _chased(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"lr_too_high", "missing_gradient_clipping", "unknown"}),
     )
+
+
+def _is_bootstrapped(view: CaseView) -> bool:
+    """Whether a policy's loss has a value term whose targets came with the experience.
+
+    Experience is played before each batch of updates, so most updates see no other forward. Steps
+    that are themselves too large blow values up as well.
+    """
+    plays = view.ledger("eval_forwards") > 0
+    is_value = view.objective.is_policy and view.objective.is_squared
+    if not is_value or not plays.mean() > PLAYED:
+        return False
+    return float(quiet(np.nanmedian, view.step_size[:6])) < HUGE_STEP

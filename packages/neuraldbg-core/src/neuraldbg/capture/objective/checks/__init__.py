@@ -28,6 +28,7 @@ def all_checks() -> list[Check]:
     from neuraldbg.capture.objective.checks.attention import AttentionFigures
     from neuraldbg.capture.objective.checks.broadcast import BroadcastLoss
     from neuraldbg.capture.objective.checks.constants import ConstantTerm
+    from neuraldbg.capture.objective.checks.cut_history import CutHistory
     from neuraldbg.capture.objective.checks.degenerate import DegenerateTargets
     from neuraldbg.capture.objective.checks.detached import DetachedTerm
     from neuraldbg.capture.objective.checks.inplace import InplaceSkip
@@ -58,6 +59,7 @@ def all_checks() -> list[Check]:
         PaddingDominates,
         SumReduction,
         DetachedTerm,
+        CutHistory,
         ConstantTerm,
         DegenerateTargets,
         NegativeTerm,

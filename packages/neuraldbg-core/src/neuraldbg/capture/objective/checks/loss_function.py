@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from neuraldbg.capture.objective.losses import FLOORS, REGRESSIONS, Term
+from neuraldbg.capture.objective.losses import FLOORS, REGRESSIONS, Term, difference
 from neuraldbg.capture.objective.reading import signed
 from neuraldbg.capture.objective.tape import NONE
 
@@ -120,6 +120,9 @@ class LossFunction:
             figures |= {"rows": feed[0], "classes": feed[1] if len(feed) > 1 else 1}
         if term.factor is not None:
             figures["factor"] = term.factor
+        apart = difference(view.tape, term.place)
+        if apart != NONE and NONE not in view.tape.inputs[apart]:
+            figures["is_learned_target"] = 1.0
         floor = FLOORS.get(term.name, math.nan)
         if not math.isnan(floor):
             figures["floor"] = floor

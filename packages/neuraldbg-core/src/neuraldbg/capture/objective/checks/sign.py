@@ -86,7 +86,8 @@ class NegativeTerm:
 
     Minimising it makes the model worse without bound. Alone in the loss of a single model it is a
     fault; beside other terms, or among several models, it may be adversarial, and the confidence
-    says so. Weighted log-probabilities (policy gradients) are silent.
+    says so. Weighted log-probabilities (policy gradients) are silent;
+    of a clipped surrogate (PPO) the bound itself tells which way it is meant.
     """
 
     def __init__(self) -> None:
@@ -101,10 +102,11 @@ class NegativeTerm:
                 continue
             self._told.add(term.name)
             is_one_model = "" in view.modules or not view.modules
+            is_sure = is_one_model and len(view.terms) == 1
             yield view.observation(
                 "negative_term",
                 view.layer_of(term.feed),
-                confidence=0.9 if is_one_model and len(view.terms) == 1 else 0.3,
+                confidence=0.9 if is_sure or term.name == "clipped_surrogate" else 0.3,
                 figures={"factor": term.factor, "terms": len(view.terms)},
                 cause="wrong_loss_sign",
                 loss=term.name,
@@ -116,6 +118,9 @@ class NegativeTerm:
             return factor < 0
         if term.name in _LIKELIHOODS:
             return factor > 0
+        if term.name == "clipped_surrogate":
+            # The smaller of two gains is a bound to raise, the larger of two costs one to lower.
+            return factor * (1 if view.tape.names[term.place] == "Minimum" else -1) > 0
         if len(view.terms) > 1:
             return False
         if squared_sign(view.tape, term.place) * factor < 0:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""Detached graph, seen from its end: gradients that are exactly zero from the first step on.
+
+Where nothing at all arrives, capture says so (`gradient_absent`). A path that is cut, beside one
+that is multiplied by zero (a term of weight 0, a straight path through `.data`), leaves zeros.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.reasoning.cause import Assessment, link, named
+from neuraldbg.reasoning.causes.observed import SYMPTOMATIC
+from neuraldbg.reasoning.symptoms import RECTIFIERS, flat_share
+from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
+from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.reasoning.view import CaseView
+
+ALWAYS = 0.98
+"""Share of the measured steps on which the gradient must be exactly zero."""
+ENOUGH = 20
+"""Steps that show that it is no start (a gate that opens, a weight that is annealed from 0)."""
+SHUT = 0.9
+"""Share of units out of reach from which zeros are the activation function's own."""
+
+
+def assess(view: CaseView) -> Assessment | None:
+    """Look for layers at the model's input whose gradient is exactly zero while others learn."""
+    if not view.curve or view.curve.learned or view.is_broken or len(view.run.models) > 1:
+        return None
+    state = view.parameter(ParameterStat.GRAD_STATE)
+    idle = [x.path for x in view.flow.weighted if _is_zero(state, view.flow.matrices[x.path])]
+    trained = [x.path for x in view.flow.weighted if x.path not in idle]
+    entries = {x.path for x in view.flow.entries}
+    if not trained or not entries & set(idle) or _has_own_reason(view, idle):
+        return None
+    first, step = idle[0], view.label(0)
+    where = named(first) if len(idle) == 1 else f"{named(first)} and {len(idle) - 1} more"
+    return Assessment(
+        cause="detached_graph",
+        failure=FailureType.TRAINING_WIRING,
+        confidence=0.7,
+        description=(
+            f"Detached graph at step {step}: the gradient of {where} is exactly zero on every "
+            f"step while that of {named(trained[-1])} is not: the path from there to the loss is "
+            "cut, or multiplied by zero."
+        ),
+        layer=first,
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["gradient_health_transition"], layers=idle),
+        chain=(link(first, step, "no part of the loss that counts depends on it"),),
+        explains=SYMPTOMATIC | {"blocked_zero_init", "half_precision_underflow"},
+        is_direct=True,
+    )
+
+
+def _is_zero(state: np.ndarray, rows: list[int]) -> bool:
+    """Whether the gradients of these parameters were zero from the first step on, always."""
+    own = state[:, rows]
+    own = own[~np.isnan(own).any(axis=1) & (own != GradState.NOT_STEPPED).all(axis=1)]
+    zero = (own == GradState.ZERO).all(axis=1)
+    return len(zero) >= ENOUGH and bool(zero[:ENOUGH].all()) and float(zero.mean()) > ALWAYS
+
+
+def _has_own_reason(view: CaseView, idle: list[str]) -> bool:
+    """Whether zeros come from dead or saturated units, or from weights that start at zero."""
+    if "zero_factors" in view.observations:
+        return True
+    if any(p.initial_rms == 0.0 and len(p.shape) > 1 for p in view.run.parameters):
+        return True
+    silent = view.activation(ActivationStat.SILENT_SHARE)
+    for layer in view.flow.executed:
+        row = view.flow.row[layer.path]
+        share = silent[:, row] if layer.activation in RECTIFIERS else flat_share(view, layer.path)
+        if float(view.early(share)) > SHUT or float(view.late(share)) > SHUT:
+            return True
+    half = any("16" in p.dtype for p in view.run.parameters if p.layer in idle)
+    return half or "float16_outputs" in view.observations
