@@ -614,6 +614,31 @@ def test_invalid_noise_schedule_is_known_by_its_shape(drive):
     assert found.words["cause"] == "noise_schedule_invalid"
 
 
+class Diffusion(nn.Module):
+    def __init__(self, highest):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+        self.schedule = nn.Module()
+        self.schedule.register_buffer("betas", torch.linspace(1e-4, highest, 20))
+
+    def forward(self, x, shift):
+        kept = (1 - self.schedule.betas).cumprod(0)[-8:, None] - shift
+        return self.net(kept.sqrt() * x)
+
+
+@pytest.mark.parametrize(
+    ("highest", "shift", "cause"), [(1.2, 0.0, "noise_schedule_invalid"), (0.02, 2.0, None)]
+)
+def test_root_of_a_negative_number_is_blamed_on_a_schedule_out_of_range(
+    drive, highest, shift, cause
+):
+    model = Diffusion(highest)
+    loss_of = lambda m, x: m(x, shift).mean()  # noqa: E731
+    found = only(loop(drive, model, [torch.randn(8, 4)], loss_of))
+    assert found.words["mechanism"] == "root_of_negative"
+    assert found.words.get("cause") == cause
+
+
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
 def test_nan_in_a_sequence_is_an_input_of_the_recurrent_net(drive, kind):
     x = torch.randn(3, 5, 2)

@@ -50,6 +50,12 @@ def test_adapter_that_drowns_its_base_is_told_from_a_frozen_layer():
     assert plain[0] == "frozen_parameters"
 
 
+def test_adapter_whose_first_updates_end_in_nan_is_told_from_the_few_losses_before():
+    losses = {0: 1.0, 1: 1e9}
+    trace = record(adapted(0.0), loss=lambda s: losses.get(s, float("nan")), noise=0.0)
+    assert causes(trace)[0] == "adapter_scale_too_high"
+
+
 def experts(count=6):
     members = [linear(f"moe.experts.{i}", i + 1, "moe.router") for i in range(count)]
     head = linear("head", count + 1, *(m.path for m in members), is_output=True)

@@ -93,6 +93,50 @@ def test_unrecognised_loss_that_is_maximised_and_grows_has_the_wrong_sign(loss, 
     assert ("wrong_loss_sign" in causes(record(run, loss=loss))) is is_told
 
 
+@pytest.mark.parametrize(
+    ("name", "end", "is_told"),
+    [("bce", -1e9, True), ("bce", -200.0, False), ("mean", -1e9, False)],
+)
+def test_bounded_loss_that_fell_by_orders_of_magnitude_and_stopped_there_has_a_wrong_sign(
+    name, end, is_told
+):
+    """By the middle of the run the overflow has stopped the weights: nothing falls any more."""
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (4, 4)),),
+    )
+    note = Observation("loss_function", 0, "a", {"terms": 2.0}, {"name": name})
+    trace = record(run, loss=lambda s: 40.0 if s < 10 else end, observations=once(note))
+    assert ("wrong_loss_sign" in causes(trace)) is is_told
+
+
+@pytest.mark.parametrize(
+    ("late", "name", "is_told"), [(1e3, "mse", True), (3e3, "mse", False), (1e3, "l1", False)]
+)
+def test_fall_of_a_squared_error_that_is_all_outputs_is_no_learning_on_raw_inputs(
+    late, name, is_told
+):
+    """The loss falls from 1e10 to 1e6: learning, unless it is the square of the outputs still."""
+    run = make_run(
+        layers=(linear("a", 0, INPUT, is_output=True),),
+        parameters=(matrix("a.weight", (1, 4)),),
+        inputs=(InputInfo(name=":0", model="", shape=(64, 4), dtype="float32"),),
+    )
+    size = lambda s: 1e5 if s < 10 else late  # noqa: E731
+    note = Observation("loss_function", 0, "a", {"terms": 1.0}, {"name": name})
+    trace = record(
+        run,
+        loss=lambda s: 1e10 if s < 10 else 1e6,
+        noise=0.0,
+        observations=once(note),
+        activation=lambda s: {
+            ("a", ActivationStat.INPUT_RMS): 1e7,
+            ("a", ActivationStat.RMS): size(s),
+        },
+    )
+    assert ("unnormalized_input" in causes(trace)) is is_told
+
+
 def test_schedule_that_capture_found_out_of_range_comes_before_the_nan_it_makes():
     run = make_run(
         layers=(linear("a", 0, INPUT, is_output=True),),

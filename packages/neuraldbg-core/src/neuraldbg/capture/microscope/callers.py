@@ -23,7 +23,8 @@ def caller_tensors(*, with_attributes: bool = False) -> Iterator[tuple[str, Tens
     """Yield the tensors in the frames of the code outside torch and this package, innermost first.
 
     Args:
-        with_attributes: Also those in objects and dicts that the frames name (not in modules).
+        with_attributes: Also those in objects and dicts that the frames name (of modules the
+            buffers).
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     seen = 0
@@ -73,7 +74,8 @@ def _named(names: dict[str, object], *, with_attributes: bool) -> Iterator[tuple
             inside = value if isinstance(value, dict) else getattr(value, "__dict__", None)
             if isinstance(inside, dict) and not isinstance(value, type):
                 if isinstance(value, nn.Module):
-                    inside = {**inside, **dict(value.named_buffers(recurse=False))}
+                    buffers = {k.rpartition(".")[2]: b for k, b in value.named_buffers()}
+                    inside = {**inside, **buffers}
                 for key, one in list(inside.items()):
                     if isinstance(one, Tensor):
                         yield str(key), one

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SCHEDULE = re.compile(r"alpha|beta|a_?bar", re.IGNORECASE)
 """Names under which diffusion schedules are kept."""
+ROOT = "root_of_negative"
+"""What a mixture by a schedule does where alpha-bar or its complement is negative."""
 ROWS_FOR_COLUMN = 4
 """Rows that must all be broken in a column before it is called a broken feature. Heuristic: fewer
 rows can miss the same value by chance."""
@@ -72,7 +75,7 @@ def from_source(
             None,
             0.3,
         )
-        return birth(step, source.layer, source.phase, verdict, kinds, note)
+        return birth(step, source.layer, source.phase, _by_schedule(verdict), kinds, note)
     if source.kind == "input":
         return nonfinite_input(step, root, source.name, source.tensor)
     if source.kind in {"parameter", "buffer"}:
@@ -83,6 +86,20 @@ def from_source(
         "constant", "nonfinite_constant", f"a constant holds {words}", None, 0.3, figures
     )
     return birth(step, root, "forward", verdict, kinds, note)
+
+
+def _by_schedule(verdict: Verdict) -> Verdict:
+    """Return a verdict on the root of a negative number with the schedule that it came from."""
+    if verdict.mechanism != ROOT or verdict.cause is not None:
+        return verdict
+    if not (schedule := broken_schedule()):
+        return verdict
+    return replace(
+        verdict,
+        cause="noise_schedule_invalid",
+        argument=f"{verdict.argument}; {schedule}",
+        confidence=0.85,
+    )
 
 
 def nonfinite_input(step: int, model: str, name: str, tensor: Tensor) -> Observation:

@@ -39,17 +39,20 @@ def assess(view: CaseView) -> Assessment | None:
     """Look for adapters on a frozen base that wreck its loss, by their start or first updates."""
     layers = adapters(view)
     finite = view.curve.finite
-    if len(finite) < SOON or view.curve.is_signed:
+    if view.curve.is_signed:
         return None
     if not layers:
-        return _from_start(view)
+        return _from_start(view) if len(finite) >= SOON else None
+    if len(finite) < (2 if view.is_broken else SOON):
+        return None
     if view.curve.end < 0.8 * finite[0] and not view.curve.is_poor:
         return None  # below what the base alone scored: the adapters do their work
     leap = float(np.max(finite[1:SOON]) / max(finite[0], 1e-12))
     ended = view.curve.end / max(finite[0], 1e-12)
     if leap < LEAP and not (view.is_broken or ended > LEAP):
         return None
-    above = np.flatnonzero(finite[1:] > LEAP * finite[0])
+    values = view.curve.values
+    above = np.flatnonzero(~(values[1:] <= LEAP * finite[0]))
     step, leapt = view.label(0), int(view.curve.steps[int(above[0]) + 1]) if len(above) else 0
     return Assessment(
         cause="adapter_scale_too_high",

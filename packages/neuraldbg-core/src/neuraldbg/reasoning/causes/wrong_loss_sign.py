@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 GREW = 0.05
 """Rise over its start of a value that the run maximises, beyond noise. Heuristic: a twentieth."""
+BOUNDLESS = 1e4
+"""Depth below zero over the (positive) start, or over 1 where that is less, however it got there.
+Heuristic: log-densities and entropies are sums of logarithms, so a term that is meant gains tens
+per element, never four orders on all of them; a run that overflowed stands still down there."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -41,6 +45,13 @@ def assess(view: CaseView) -> Assessment | None:
     with np.errstate(invalid="ignore", divide="ignore"):
         grown = float(view.late(outputs) / view.early(outputs))
     floored = view.objective.is_supervised
+    if floored and curve.start > 0 and curve.end < -BOUNDLESS * max(curve.start, 1.0):
+        return _told(
+            view,
+            0.85,
+            f"the loss fell from {figure(curve.start)} to {figure(curve.end)}, orders of magnitude "
+            "below zero, and holds a term that cannot be negative: another one falls without bound",
+        )
     runaway = (
         fell_last > 1.2 * max(fell_first, 0)
         and fell_last > 0
