@@ -151,6 +151,8 @@ def test_twin_heads_at_the_prior_are_a_collapsed_posterior():
     found = reason(record(run, loss=flat, activation=quiet))[0]
     assert (found.cause, found.layer) == ("posterior_collapse", "mean")
     assert "posterior_collapse" not in causes(record(run, loss=flat))
+    even = {("log_var", ActivationStat.RMS): 0.02}  # one width of the noise for all samples
+    assert "posterior_collapse" not in causes(record(run, loss=flat, activation=even))
 
 
 def test_embeddings_that_become_one_vector_under_a_loss_of_their_own():

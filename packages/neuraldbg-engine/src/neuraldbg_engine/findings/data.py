@@ -306,7 +306,8 @@ def ordinary_at_spike(case: Case) -> Graded | None:
         worst = max(worst, float(np.nanmax(near, initial=0.0)))
     return graded(
         ramp(worst, 6, 3),
-        f"the batch of the jump is {worst:.2g} sigma from the usual one",
+        f"the inputs of the batch on which the loss jumped are as usual ({worst:.2g} sigma away), "
+        "so they are not to blame",
         robust_z=worst,
     )
 

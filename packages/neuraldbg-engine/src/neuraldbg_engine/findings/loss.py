@@ -84,9 +84,12 @@ def stuck(case: Case) -> Graded | None:
     if not curve or len(curve) < ENOUGH or len(case.view.run.models) > 1:
         return None
     grade = 0.0 if curve.is_broken else ramp(curve.best_progress, 2 * STUCK, STUCK)
+    gained = round(100 * curve.best_progress)
     return graded(
         grade,
-        f"its best level is {curve.best_progress:.2f} of the way down",
+        f"at its best the loss was {gained} % below its start"
+        if gained > 0
+        else "the loss never got below its start",
         best_progress=curve.best_progress,
     )
 

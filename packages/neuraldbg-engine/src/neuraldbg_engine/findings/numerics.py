@@ -27,6 +27,35 @@ def birth(case: Case) -> Observation | None:
     return min(notes, key=lambda n: (n.step, KINDS.index(n.kind)), default=None)
 
 
+BORN_IN = {
+    "log_of_nonpositive": ("log", "entr", "nll", "kl_div"),
+    "sqrt_at_zero": ("sqrt", "norm", "pow", "std", "var", "dist", "hypot", "acos", "asin"),
+    "division_by_zero": ("div", "recip", "sqrt", "pow", "mean", "norm", "mod", "remainder", "cos"),
+    "exp_overflow": ("exp", "sinh", "cosh", "pow", "softplus", "elu", "softmax"),
+    "infeasible_target": ("ctc",),
+    "single_sample_statistics": ("std", "var", "norm", "mean", "div", "cov", "corr"),
+    "fully_masked_attention": ("softmax", "attention", "logsumexp"),
+}
+"""Parts of the names of operations in which each cause can bear a value that is not finite."""
+
+
+def ruled_out(case: Case) -> frozenset[str]:
+    """Return the causes that the place of the birth contradicts.
+
+    Where it was found, the operation must be one that the cause breaks; where it was not, a model
+    that does not attend masks no attention.
+    """
+    note = birth(case)
+    operation = note.words.get("operation", "") if note is not None else ""
+    if note is None or note.kind != "nonfinite_birth" or not operation:
+        return (
+            frozenset() if case.view.flow.has_attention else frozenset({"fully_masked_attention"})
+        )
+    return frozenset(
+        cause for cause, parts in BORN_IN.items() if not any(one in operation for one in parts)
+    )
+
+
 def _born_in(phase: str) -> Look:
     def look(case: Case) -> Graded | None:
         if not case.rows:
@@ -107,7 +136,7 @@ def out_of_the_blue(case: Case) -> Graded | None:
         return None
     return graded(
         ramp(before / usual, 2.0, 1.2),
-        f"just before, the loss was {before / usual:.3g} of its usual level",
+        "it came without warning: up to the step before, the loss was at its usual level",
         onset=case.at(case.view.row_at(step)),
         ratio=before / usual,
     )
@@ -173,7 +202,7 @@ def half_precision(case: Case) -> Graded | None:
     share = float(np.mean([p.dtype == "float16" for p in case.view.run.parameters]))
     return graded(
         1.0 if share or scaled else 0.0,
-        "float16 is in use",
+        "weights are float16" if share else "the loss is scaled, as for float16",
         float16_share=share,
         is_scaled=int(scaled),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.detectors.objective_mismatch import KINDS as OBJECTIVE_KINDS
 from neuraldbg.reasoning.causes.observed import CONFIRMED_WITHIN, KINDS, UNSURE
+from neuraldbg.reasoning.particulars import particulars
 from neuraldbg_engine.findings.finding import Graded, Look, finding, graded
 from neuraldbg_engine.timeline import Onset
 
@@ -52,7 +53,7 @@ def _look(kind: str, prior: float) -> Look:
         sure = float(best.figures.get("confidence", prior))
         if kind in KINDS and not KINDS[kind].is_due(view):
             sure = min(sure, USUAL)
-        words = ", ".join(f"{k} {v}" for k, v in best.words.items() if len(v) < 60)
+        words = particulars(best)
         return graded(
             sure,
             f"{kind.replace('_', ' ')}{': ' + words if words else ''}",

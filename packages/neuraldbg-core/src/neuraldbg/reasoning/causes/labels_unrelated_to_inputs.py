@@ -34,8 +34,8 @@ def assess(view: CaseView) -> Assessment | None:
         failure=FailureType.OBJECTIVE_MISMATCH,
         confidence=0.4,
         description=(
-            f"Labels unrelated to inputs from step {step}: after {len(curve)} sound steps the loss "
-            f"is {figure(curve.end)}, chance is {figure(chance)}, and nothing else is amiss."
+            f"Labels unrelated to inputs from step {step}: after {len(curve)} steps of sound size "
+            f"the loss is {figure(curve.end)}, and a constant answer scores {figure(chance)}."
         ),
         onset=step,
         onset_range=(step, step),

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.causes import vocabulary, words
-from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.reasoning.cause import Assessment, link, named
 from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters, has_low_rank_pair
+from neuraldbg.reasoning.particulars import particulars
 from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
 from neuraldbg.schema.vocabulary import FailureType
@@ -419,7 +420,8 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
     where = named(layer)
     sentence = known.sentence.format(where=where)
     more = f" ({count} such places)" if count > 1 else ""
-    details = _details(note)
+    told = particulars(note)
+    details = f" ({told})" if told else ""
     failure = known.failure
     listed = vocabulary().cause(cause).failures
     if str(failure) not in listed:
@@ -472,17 +474,3 @@ SYMPTOMATIC = frozenset(
     }
 )
 """Causes read from the shape of the run, which a fault seen directly would shape too."""
-
-
-def _details(note: Observation) -> str:
-    parts = [
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in note.words.items()
-        if name != "cause" and len(value) < 60
-    ]
-    parts += [
-        f"{name.replace('_', ' ')} {figure(value)}"
-        for name, value in note.figures.items()
-        if name != "confidence"
-    ]
-    return f" ({'; '.join(parts[:5])})" if parts else ""

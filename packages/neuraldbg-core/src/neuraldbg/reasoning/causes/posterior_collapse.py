@@ -30,9 +30,12 @@ def assess(view: CaseView) -> Assessment | None:
     """Look for a code that the loss and a decoder read, lost in the noise that is added to it."""
     if len(view.steps) < ENOUGH_STEPS or view.is_broken or len(view.run.models) > 1:
         return None
-    for code, readers in _codes(view):
+    codes = _codes(view)
+    late = {code.path: float(view.late(code_spread(view, code.path))) for code, _ in codes}
+    for code, readers in codes:
         spread = code_spread(view, code.path)
-        last = float(view.late(spread))
+        beside = [late[c.path] for c, others in codes if any(r in readers for r in others)]
+        last = max(beside)  # a log-variance may be the same for all where the mean tells them apart
         size = float(view.late(view.activation(ActivationStat.RMS)[:, view.flow.row[code.path]]))
         incoming = view.activation(ActivationStat.INPUT_RMS)
         read = [float(view.late(incoming[:, view.flow.row[r.path]])) for r in readers]

@@ -45,7 +45,13 @@ def assess(view: CaseView) -> Assessment | None:
     with np.errstate(invalid="ignore", divide="ignore"):
         grown = float(view.late(outputs) / view.early(outputs))
     floored = view.objective.is_supervised
-    if floored and curve.start > 0 and curve.end < -BOUNDLESS * max(curve.start, 1.0):
+    is_raw = "scores_into_probability_loss" in view.observations
+    if (
+        floored
+        and not is_raw
+        and curve.start > 0
+        and curve.end < -BOUNDLESS * max(curve.start, 1.0)
+    ):
         return _told(
             view,
             0.85,
