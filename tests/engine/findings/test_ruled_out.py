@@ -12,8 +12,8 @@ from neuraldbg.testing import make_run
 from neuraldbg_engine.findings.numerics import ruled_out
 
 
-def born(operation, run=kit.RUN):
-    words = {"operation": operation, "phase": "forward"}
+def born(operation, mechanism="", run=kit.RUN):
+    words = {"operation": operation, "phase": "forward", "mechanism": mechanism}
     note = Observation("nonfinite_birth", 0, "fc1", {}, words)
     return ruled_out(kit.case(run, observations=lambda step: [note] if step == 0 else []))
 
@@ -30,6 +30,11 @@ def test_only_causes_that_break_the_operation_are_possible(operation, possible, 
     out = born(operation)
     assert possible not in out
     assert impossible <= out
+
+
+def test_operation_that_met_infinities_made_before_it_contradicts_nothing():
+    assert "exp_overflow" in born("div")
+    assert born("div", "infinities_meet") == {"fully_masked_attention"}
 
 
 def test_without_a_place_only_a_mask_without_attention_is_ruled_out():
