@@ -39,18 +39,21 @@ BORN_IN = {
 """Parts of the names of operations in which each cause can bear a value that is not finite."""
 
 
+LATER = frozenset({"overflow", "gradient_overflow", "infinities_meet", "undefined", "nonfinite"})
+"""Mechanisms that meet what an operation before them made."""
+
+
 def ruled_out(case: Case) -> frozenset[str]:
     """Return the causes that the place of the birth contradicts.
 
-    Where it was found, the operation must be one that the cause breaks; where it was not, a model
-    that does not attend masks no attention.
+    Where it was found, the operation must be one that the cause breaks; where it was not, or where
+    it only met what was made before, a model that does not attend masks no attention.
     """
     note = birth(case)
-    operation = note.words.get("operation", "") if note is not None else ""
-    if note is None or note.kind != "nonfinite_birth" or not operation:
-        return (
-            frozenset() if case.view.flow.has_attention else frozenset({"fully_masked_attention"})
-        )
+    words = note.words if note is not None and note.kind == "nonfinite_birth" else {}
+    operation = words.get("operation", "")
+    if not operation or words.get("mechanism", "") in LATER:
+        return frozenset(() if case.view.flow.has_attention else ("fully_masked_attention",))
     return frozenset(
         cause for cause, parts in BORN_IN.items() if not any(one in operation for one in parts)
     )
