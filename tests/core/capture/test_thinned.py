@@ -13,6 +13,7 @@ from neuraldbg import NeuralDbg
 from neuraldbg.capture import held, lean
 from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.quick import Quick
+from neuraldbg.capture.usual import NORM_FAR, RARE, Usual
 from neuraldbg.schema.facts import GradState, InputStat, ParameterStat
 from neuraldbg.trace.layout import LEDGER_FIELDS
 
@@ -322,3 +323,23 @@ def test_quick_bare_steps_give_way_to_what_they_do_not_know(schedule, what):
     assert dbg.explain_failure() == []
     if what == "metric":
         assert list(dbg.trace.metrics["accuracy"].values) == list(range(steps))
+
+
+def test_leaps_by_habit_become_usual_and_are_odd_again_after_calm():
+    usual = Usual()
+    usual.note(1.0, ())
+    for _ in range(40):
+        usual.note(2.0, [1.0, 2.0])
+    usual.note(1.0, ())
+    usual.settle(1.0)
+    first = usual.loss
+    assert 2.0 < first < 5.0
+    for _ in range(10):
+        usual.note_odd()
+    usual.settle(1.0)
+    assert usual.loss > 30
+    for _ in range(6 * RARE):
+        usual.note_backward(1.5)
+        usual.settle(1.0)
+    assert usual.loss == first
+    assert usual.norm == NORM_FAR

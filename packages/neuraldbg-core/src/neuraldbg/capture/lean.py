@@ -321,6 +321,7 @@ class Lean:
             self._restore(now)
             self.end()
             steps.budget.look()
+            self.usual.note_odd()
             return False
         start = thread_time() if self._is_clocked else 0.0
         end = perf_counter()

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
     from neuraldbg.schema.thinned import ThinnedSteps
 
-RECENT = 128
+RECENT = 32
 """Losses that say what is usual."""
 FEWEST = 16
 """Losses below which nothing is usual yet."""
 FAR = 2.0
 """A loss that exceeds the largest of them by this many times their range is odd. Heuristic: steady
-noise gets there about once in thousands of steps."""
+noise gets there about once in thousands of steps. Each odd step doubles it ..."""
+FAR_AT_MOST = 32.0
+RARE = 512
+"""... and so many steps without one halve it again: where losses leap by habit, leaps are usual."""
 NORM_FAR = 4.0
 """The same of the total gradient norm, as a factor. Heuristic: well beyond a batch's noise."""
 
@@ -43,6 +46,7 @@ class Usual:
         self.norm = math.inf
         self._losses: deque[float] = deque(maxlen=RECENT)
         self._backwards: deque[float] = deque(maxlen=RECENT)
+        self._far, self._calm = FAR, 0
 
     def note(self, loss: float, backwards: Iterable[float]) -> None:
         """A full step closed."""
@@ -51,6 +55,7 @@ class Usual:
 
     def note_backward(self, loss: float) -> None:
         """A thinned step's backward was called on this loss."""
+        self._calm += 1
         self._backwards.append(loss)
 
     def note_block(self, block: ThinnedSteps) -> None:
@@ -61,12 +66,19 @@ class Usual:
 
     def settle(self, norm: float) -> None:
         """Take the limits anew: from the losses noted so far, and from a usual gradient norm."""
-        self.loss, self.backward = _limit(self._losses), _limit(self._backwards)
+        if self._calm >= RARE:
+            self._far, self._calm = max(FAR, self._far / 2), 0
+        self.loss = _limit(self._losses, self._far)
+        self.backward = _limit(self._backwards, self._far)
         self.norm = NORM_FAR * norm or math.inf
 
+    def note_odd(self) -> None:
+        """A step was odd."""
+        self._far, self._calm = min(2 * self._far, FAR_AT_MOST), 0
 
-def _limit(losses: Collection[float]) -> float:
+
+def _limit(losses: Collection[float], far: float) -> float:
     if len(losses) < FEWEST or not all(map(math.isfinite, losses)):
         return sys.float_info.max
     top = max(losses)
-    return top + FAR * (top - min(losses)) + 0.01 * abs(top)
+    return top + far * (top - min(losses)) + 0.01 * abs(top)
