@@ -326,20 +326,21 @@ def test_quick_bare_steps_give_way_to_what_they_do_not_know(schedule, what):
 
 
 def test_leaps_by_habit_become_usual_and_are_odd_again_after_calm():
-    usual = Usual()
-    usual.note(1.0, ())
+    usual, norms = Usual(), np.array([0.5, 0.5], dtype=np.float32)
     for _ in range(40):
         usual.note(2.0, [1.0, 2.0])
     usual.note(1.0, ())
-    usual.settle(1.0)
+    usual.note_norms(norms)
     first = usual.loss
     assert 2.0 < first < 5.0
+    assert usual.norm == NORM_FAR
     for _ in range(10):
         usual.note_odd()
-    usual.settle(1.0)
+    usual.note_norms(norms)
     assert usual.loss > 30
     for _ in range(6 * RARE):
-        usual.note_backward(1.5)
-        usual.settle(1.0)
+        usual.note_loss(1.5)
+    usual.note_loss(1.0)
+    usual.note_loss(2.0)
+    usual.note_norms(norms)
     assert usual.loss == first
-    assert usual.norm == NORM_FAR

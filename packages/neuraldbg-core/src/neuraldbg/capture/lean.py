@@ -110,7 +110,7 @@ class Lean:
         self._clearing = closed.is_cleared, closed.is_cleared_before_step
         self._note_pattern(closed)
         norms = closed.parameter[owned.rows, ParameterStat.GRAD_NORM]
-        self.usual.settle(float(np.nansum(norms)))
+        self.usual.note_norms(norms)
         return True
 
     def _note_pattern(self, heard: Segment) -> None:
@@ -226,6 +226,7 @@ class Lean:
         """A step that `Quick` heard ended at `perf_counter()` time `end`."""
         steps = self._steps
         self._held.add(steps.label, losses, end - steps.last_end_s)
+        self.usual.note_loss(main_loss(losses))
         steps.label += 1
         steps.ordinal += 1
         steps.last_end_s = end
@@ -329,6 +330,7 @@ class Lean:
         if not self.is_bare:
             self._note_pattern(now)
         self._held.add(steps.label, now, end - steps.last_end_s)
+        self.usual.note_loss(main_loss(now.loss_values()))
         steps.parameters.preclip = {}
         steps.microscope.end_step()
         steps.now = Segment()
@@ -364,7 +366,7 @@ class Lean:
             return
         start, count = thread_time(), len(self._held)
         block = self._held.take(self._steps.run, self._steps.parameters)
-        self.usual.note_block(block)
+        self.usual.note_norms(block.grad_norm)
         if self._steps.on_thinned(block):
             self._steps.budget.alarm()
         self._handing_s = (thread_time() - start) / count

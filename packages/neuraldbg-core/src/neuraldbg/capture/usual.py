@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.schema.facts import main_loss
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from neuraldbg.schema.thinned import ThinnedSteps
+    from numpy.typing import NDArray
 
 RECENT = 32
 """Losses that say what is usual."""
@@ -27,6 +25,8 @@ noise gets there about once in thousands of steps. Each odd step doubles it ..."
 FAR_AT_MOST = 32.0
 RARE = 512
 """... and so many steps without one halve it again: where losses leap by habit, leaps are usual."""
+OFTEN = 16
+"""Thinned steps after which the limits are taken anew."""
 NORM_FAR = 4.0
 """The same of the total gradient norm, as a factor. Heuristic: well beyond a batch's noise."""
 
@@ -53,24 +53,28 @@ class Usual:
         self._losses.append(loss)
         self._backwards.extend(backwards)
 
+    def note_loss(self, loss: float) -> None:
+        """A thinned step closed, and its main loss was this."""
+        self._losses.append(loss)
+        self._calm += 1
+        if self._calm % OFTEN == 0:
+            self._settle()
+
     def note_backward(self, loss: float) -> None:
         """A thinned step's backward was called on this loss."""
-        self._calm += 1
         self._backwards.append(loss)
 
-    def note_block(self, block: ThinnedSteps) -> None:
-        """Thinned steps are handed on; what they show holds for the next."""
-        self._losses.extend(main_loss(one) for one in block.losses[-RECENT:])
-        totals = np.nansum(block.grad_norm, axis=1)
-        self.settle(float(totals.max(initial=0.0)))
+    def note_norms(self, norms: NDArray[np.float32]) -> None:
+        """Gradient norms `[..., P]`, NaN where there are none: the largest sum is usual."""
+        totals = np.nansum(np.atleast_2d(norms), axis=1)
+        self.norm = NORM_FAR * float(totals.max(initial=0.0)) or math.inf
+        self._settle()
 
-    def settle(self, norm: float) -> None:
-        """Take the limits anew: from the losses noted so far, and from a usual gradient norm."""
+    def _settle(self) -> None:
         if self._calm >= RARE:
             self._far, self._calm = max(FAR, self._far / 2), 0
         self.loss = _limit(self._losses, self._far)
         self.backward = _limit(self._backwards, self._far)
-        self.norm = NORM_FAR * norm or math.inf
 
     def note_odd(self) -> None:
         """A step was odd."""

@@ -202,6 +202,31 @@ def _departure(values: Array, z: Array) -> tuple[int, float, float, bool, bool] 
     return worst, float(values[worst]), float(z[worst]), False, False
 
 
+SIGN_Z = 4.0
+"""Robust z from which a loss says that the batch was already another one. Heuristic: lower than
+for a loss alone, since the input did leave its band within these few steps."""
+
+
+def first_sign(view: CaseView, departure: Departure) -> int:
+    """Return the row on which a departure began: its own, or one before that was not measured.
+
+    Between the last batch that was measured inside the band and the first outside of it, the loss
+    is all that was heard of thinned steps.
+    """
+    known = np.flatnonzero(np.isfinite(view.inputs(InputStat.RMS)[:, departure.column]))
+    inside = known[known < departure.row]
+    if not len(inside) or inside[-1] == departure.row - 1:
+        return departure.row
+    losses, steps = view.curve.values, view.curve.steps
+    past = losses[np.searchsorted(steps, view.label(int(inside[-1]))) :: -1][:20]
+    middle, scale = (float(x) for x in median_mad(past))
+    for row in range(int(inside[-1]) + 1, departure.row):
+        at = int(np.searchsorted(steps, view.label(row)))
+        if at < len(losses) and losses[at] - middle > SIGN_Z * max(scale, 0.05 * abs(middle)):
+            return row
+    return departure.row
+
+
 def _onset(z: Array, row: int) -> int:
     """Walk back from the row that is outside to the first of its rise."""
     side = np.sign(z[row])

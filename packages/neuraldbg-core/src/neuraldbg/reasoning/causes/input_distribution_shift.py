@@ -9,7 +9,7 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, argument, figure, link
 from neuraldbg.reasoning.causes.catastrophic_forgetting import NEAR, evaluations, turn_of
-from neuraldbg.reasoning.inputs import departures
+from neuraldbg.reasoning.inputs import departures, first_sign
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def assess(view: CaseView) -> Assessment | None:
     for departure in departures(view):
         if not departure.is_lasting or departure.row < 5:
             continue
-        step = view.label(departure.row)
+        step = view.label(first_sign(view, departure))
         harm = loss_harm(view, step)
         creeps = _creeps(view, departure)
         if creeps:
