@@ -51,7 +51,7 @@ def assess(view: CaseView) -> Assessment | None:
     layer = outputs[-1]
     spread = view.activation(ActivationStat.SPREAD)[:, view.flow.row[layer.path]]
     shown = _shown(view, pair[1])
-    if shown is not None and _latest_most(shown) < 2 * SPREAD:
+    if shown is not None and _real(view, spread, shown) < 2 * SPREAD:
         return None  # real samples are as alike: nothing that a generator could miss
     found = _against_past(view, layer, spread)
     if found is None and shown is not None:
@@ -67,14 +67,22 @@ def _shown(view: CaseView, judge: str) -> Array | None:
     return np.asarray(quiet(np.nanmax, view.inputs(InputStat.SAMPLE_SPREAD)[:, columns], axis=1))
 
 
-def _latest_most(shown: Array) -> float:
-    """Return the most diverse of what the discriminator was shown of late.
+def _real(view: CaseView, spread: Array, shown: Array) -> float:
+    """Return how diverse the real samples are, as far as the discriminator was seen to get them.
 
-    Of the largest, not of the middle: a generator that steps more often than the discriminator
-    shows it its own samples on most steps, and real ones on few.
+    On a step on which it is shown both, the more diverse of the two is kept: real ones show where
+    that is clearly more than the generator's own. Where they never do, the generator is as diverse
+    as they are, and the last steps speak for both.
     """
-    known = shown[np.isfinite(shown)]
-    return float(np.max(known[-max(5, len(known) // 3) :])) if len(known) else float("nan")
+    with np.errstate(invalid="ignore"):
+        real = shown[_begun(view) & (shown > MORE * spread)]
+    return float(np.median(real)) if len(real) >= SEEN else float(view.late(shown))
+
+
+def _begun(view: CaseView) -> NDArray[np.bool_]:
+    """Return the rows `[T]` after those in which a generator still finds its scale."""
+    steps = view.steps
+    return np.asarray(steps >= steps[0] + AT_START * (steps[-1] - steps[0]), dtype=np.bool_)
 
 
 def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment | None:
@@ -98,8 +106,7 @@ def _against_real(
     On steps on which it is shown both, the more diverse of the two is kept: where that is never
     clearly more than the generator's own, the generator is as diverse as the data.
     """
-    begun = view.steps >= view.steps[0] + AT_START * (view.steps[-1] - view.steps[0])
-    known = np.isfinite(spread) & begun
+    known = np.isfinite(spread) & _begun(view)
     with np.errstate(invalid="ignore"):
         real = shown[known & (shown > MORE * spread)]
     if len(real) < SEEN or known.sum() < ENOUGH:
