@@ -298,5 +298,10 @@ def _is_never_better(view: CaseView, departure: int) -> bool:
 
 
 def is_policy(view: CaseView) -> bool:
-    """Whether the loss is a policy's: it measures no error, and stays near 0 however good it is."""
-    return view.objective.is_policy and not view.objective.is_supervised
+    """Whether the loss is a policy's: it measures no error, and stays near 0 however good it is.
+
+    So is an actor's and its critic's together: the critic's squared error alone has no sign.
+    """
+    objective = view.objective
+    is_actor_critic = objective.is_squared and view.curve.is_signed
+    return objective.is_policy and (is_actor_critic or not objective.is_supervised)
