@@ -14,7 +14,7 @@ import pytest
 from neuraldbg.causes import vocabulary
 from neuraldbg.detectors import neuraldbg_detectors
 from neuraldbg.reasoning.causes import MODULES
-from neuraldbg.reasoning.causes.observed import KINDS
+from neuraldbg.reasoning.kinds import KINDS
 
 if TYPE_CHECKING:
     from types import ModuleType

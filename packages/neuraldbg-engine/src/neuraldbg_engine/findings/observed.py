@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.detectors.objective_mismatch import KINDS as OBJECTIVE_KINDS
-from neuraldbg.reasoning.causes.observed import CONFIRMED_WITHIN, KINDS, UNSURE
+from neuraldbg.reasoning.causes.observed import CONFIRMED_WITHIN, UNSURE
+from neuraldbg.reasoning.kinds import KINDS
 from neuraldbg.reasoning.particulars import particulars
 from neuraldbg_engine.findings.finding import Graded, Look, finding, graded
 from neuraldbg_engine.timeline import Onset

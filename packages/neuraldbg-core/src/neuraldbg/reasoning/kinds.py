@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: MIT
+"""How each kind of observation is read: the cause it shows, its words, and when it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters, has_low_rank_pair
+from neuraldbg.reasoning.view import CaseView
+from neuraldbg.schema.facts import ParameterStat
+from neuraldbg.schema.vocabulary import FailureType
+
+WIRING, OBJECTIVE = FailureType.TRAINING_WIRING, FailureType.OBJECTIVE_MISMATCH
+
+
+ENOUGH_FROZEN = 60
+"""Steps before a run that has not learned says anything about what is frozen."""
+
+
+def always(_view: CaseView) -> bool:
+    """For what is never meant."""
+    return True
+
+
+def _unlearned(view: CaseView) -> bool:
+    """For what is often done on purpose: it counts only where the run does not learn."""
+    return not view.curve.learned
+
+
+def _undeclared(view: CaseView) -> bool:
+    """For frozen parameters: where nothing says that they are frozen on purpose.
+
+    Adapters are there to be trained alone, parts that are thawed within the run were frozen for a
+    while, and a backbone under a head that learns is the usual way to fine-tune. A short run shows
+    none of this.
+    """
+    if len(view.curve) < ENOUGH_FROZEN or adapters(view) or has_low_rank_pair(view):
+        return False
+    layers = {note.layer or "" for note in view.observations.get("frozen_parameters", [])}
+    if view.curve.progress < FITTED and _is_left_random(view, layers):
+        return True
+    if view.curve.learned:
+        return False
+    return not _is_thawed(view, layers) and not (
+        _is_backbone(view, layers) and _falls(view, layers)
+    )
+
+
+FITTED = 0.9
+"""Progress from which random features are enough for the task."""
+ROOT_3 = 3**0.5
+"""Largest over root mean square of numbers drawn evenly from [-a, a]."""
+ROUND = 0.06
+"""Share by which that may differ: both are taken of a sample. Heuristic."""
+DRAWN = 256
+"""Numbers from which a sample shows how it was drawn. Heuristic: the largest of so many lies within
+1 % of the bound, while that of trained (bell-shaped) weights lies at 2.5 to 4 times their RMS."""
+
+
+def _is_left_random(view: CaseView, layers: set[str]) -> bool:
+    """Whether the optimizer was given frozen layers that still hold what they were drawn with.
+
+    Nothing was ever learned there, so there is nothing to keep: a freeze that was left behind.
+    """
+    held = {name for one in view.run.optimizers for name in one.parameters}
+    largest = view.parameter(ParameterStat.WEIGHT_MAX)
+    rms = view.parameter(ParameterStat.WEIGHT_RMS)
+    told = []
+    for row, one in enumerate(view.run.parameters):
+        size = int(np.prod(one.shape))
+        if one.layer not in layers or one.is_trainable or len(one.shape) < 2 or size < DRAWN:
+            continue
+        shape = float(view.early(largest[:, row])) / max(float(view.early(rms[:, row])), 1e-30)
+        told.append(one.name in held and abs(shape / ROOT_3 - 1) < ROUND)
+    return bool(told) and all(told)
+
+
+def _is_thawed(view: CaseView, layers: set[str]) -> bool:
+    """Whether any parameter of these layers that was frozen at first got a gradient or moved."""
+    rows = [i for i, p in enumerate(view.run.parameters) if p.layer in layers]
+    norm = view.parameter(ParameterStat.GRAD_NORM)[:, rows]
+    moved = view.parameter(ParameterStat.UPDATE_RMS)[:, rows]
+    began = (np.nan_to_num(norm[:1]) > 0).any(axis=0)
+    thawed = np.any((np.nan_to_num(norm) > 0) | (np.nan_to_num(moved) > 0), axis=0)
+    return bool(np.any(thawed & ~began))
+
+
+def _is_backbone(view: CaseView, layers: set[str]) -> bool:
+    """Whether all layers with parameters up to some depth are frozen, and none after it."""
+    owners = {p.layer for p in view.run.parameters}
+    frozen = [x.path in layers for x in view.flow.executed if x.path in owners]
+    return any(frozen) and not all(frozen) and frozen == sorted(frozen, reverse=True)
+
+
+def _falls(view: CaseView, layers: set[str]) -> bool:
+    """Whether the head learns: beyond noise, and clearly where the optimizer was given all.
+
+    An optimizer that holds what is frozen was meant to train it.
+    """
+    curve = view.curve
+    names = {p.name for p in view.run.parameters if p.layer in layers}
+    if any(names & set(o.parameters) for o in view.run.optimizers) and curve.is_poor:
+        return False
+    return bool(curve.start - curve.end > 3 * curve.noise / np.sqrt(max(curve.width, 1)))
+
+
+def _unstable(view: CaseView) -> bool:
+    """For what only scales the gradient: it counts where the run is unstable or does not learn."""
+    return view.is_failing
+
+
+AFTER_RESUME = 6
+"""Steps after moments began anew within which the loss must answer. Heuristic: Adam's first steps
+are its largest, since both moments start at zero."""
+RESUME_LEAP = 3.0
+"""Loss over its level of the 20 steps before. Heuristic: far outside a batch's noise."""
+
+
+def _leapt(view: CaseView) -> bool:
+    """For moments that start at zero: the loss leaps where they do, or the run ends poor."""
+    curve = view.curve
+    for note in view.observations.get("fresh_moments", ()):
+        at = int(np.searchsorted(curve.steps, note.step))
+        before = curve.level(at - 20, at)
+        after = curve.values[at : at + AFTER_RESUME]
+        after = after[np.isfinite(after)]
+        if at >= 20 and len(after) and float(after.max()) > RESUME_LEAP * before > 0:
+            return True
+    return view.is_failing
+
+
+MISLED = 0.9
+"""Progress from which even a reversed gradient has done no harm."""
+
+
+def _misled(view: CaseView) -> bool:
+    """For a backward that is not its forward's: the run does not learn, or goes backwards.
+
+    Approximate gradients are often meant and work; one that points the other way is none.
+    """
+    notes = view.observations.get("custom_gradient", ())
+    is_reversed = any(note.figures.get("ratio", 1.0) < 0 for note in notes)
+    return not view.curve.learned or (is_reversed and view.curve.progress < MISLED)
+
+
+def _is_recurrent(view: CaseView) -> bool:
+    """For calls whose results the loss does not reach: recurrent cells are there to remember.
+
+    Other layers may be iterated to a point from which one step is learned, and learn.
+    """
+    cells = {layer.path for layer in view.flow.recurrent}
+    notes = view.observations.get("history_cut", ())
+    return not view.curve.learned or any(note.layer in cells for note in notes)
+
+
+@dataclass(frozen=True)
+class Known:
+    """How one kind of observation is read."""
+
+    cause: str
+    failure: FailureType
+    sentence: str
+    is_due: Callable[[CaseView], bool] = always
+    prior: float = 0.85
+    """Confidence where capture gave none, or where what it saw did harm."""
+    explains: frozenset[str] = frozenset()
+    """Further causes that are the same fault seen from another side."""
+
+
+KINDS: dict[str, Known] = {
+    "unregistered_module": Known(
+        "unregistered_modules",
+        WIRING,
+        "modules in {where} are used but not registered, so no optimizer can train them",
+    ),
+    "parameter_not_in_optimizer": Known(
+        "parameters_not_in_optimizer",
+        WIRING,
+        "trainable parameters of {where} get gradients but are in no optimizer, so they never move",
+    ),
+    "foreign_optimizer_parameters": Known(
+        "stale_optimizer_parameters",
+        WIRING,
+        "the optimizer holds tensors that are not (or no longer) the model's",
+        explains=frozenset({"parameters_not_in_optimizer"}),
+    ),
+    "frozen_parameters": Known(
+        "frozen_parameters",
+        WIRING,
+        "parameters of {where} have requires_grad=False, and the run does not learn",
+        _undeclared,
+        0.7,
+    ),
+    "gradient_absent": Known(
+        "detached_graph",
+        WIRING,
+        "no gradient reaches {where}: the graph is cut between it and the loss",
+    ),
+    "history_cut": Known(
+        "detached_graph",
+        WIRING,
+        "the loss reaches only the last of many calls of {where}: its state is cut from one time "
+        "step to the next, so nothing before the last one is learned",
+        _is_recurrent,
+    ),
+    "reentrant_checkpoint": Known(
+        "checkpoint_without_input_grad",
+        WIRING,
+        "reentrant checkpointing in {where} got an input that needs no gradient, so none flows",
+    ),
+    "identical_rows": Known(
+        "symmetric_init",
+        WIRING,
+        "units of {where} start identical and stay identical: they learn one thing",
+    ),
+    "zero_factors": Known(
+        "blocked_zero_init",
+        WIRING,
+        "two factors in series in {where} start at zero, so neither ever gets a gradient",
+    ),
+    "fresh_moments": Known(
+        "resume_without_optimizer_state",
+        WIRING,
+        "trained weights meet an optimizer whose moments start at zero",
+        _leapt,
+        0.6,
+    ),
+    "inplace_skip": Known(
+        "inplace_on_skip_path",
+        WIRING,
+        "a tensor that a skip connection reads is changed in place in {where}",
+    ),
+    "detached_term": Known(
+        "detached_loss_term",
+        WIRING,
+        "a term of the loss has no path to any parameter it is meant for",
+    ),
+    "constant_term": Known(
+        "constant_loss_term", WIRING, "a term of the loss does not change though its inputs do"
+    ),
+    "probabilities_into_cross_entropy": Known(
+        "double_softmax",
+        OBJECTIVE,
+        "cross-entropy receives rows that already sum to 1: softmax is applied twice",
+    ),
+    "probabilities_into_logits_loss": Known(
+        "sigmoid_before_logits_loss",
+        OBJECTIVE,
+        "a with-logits loss receives values that already went through a sigmoid",
+    ),
+    "scores_into_probability_loss": Known(
+        "logits_into_probability_loss",
+        OBJECTIVE,
+        "a loss that wants probabilities receives raw scores",
+    ),
+    "broadcast_loss": Known(
+        "loss_shape_broadcast",
+        OBJECTIVE,
+        "prediction and target have different shapes and broadcast, so every pair is compared",
+    ),
+    "softmax_dim": Known(
+        "softmax_wrong_dim",
+        OBJECTIVE,
+        "the softmax in {where} normalises over the wrong dimension",
+    ),
+    "target_out_of_range": Known(
+        "output_range_mismatch",
+        OBJECTIVE,
+        "the head's activation in {where} cannot reach the targets",
+    ),
+    "label_gap": Known(
+        "label_index_mismatch",
+        OBJECTIVE,
+        "class ids do not fit the head: some column is never a target, or ids collide",
+        prior=0.7,
+    ),
+    "padding_dominates": Known(
+        "padding_in_loss", OBJECTIVE, "most targets are one padding id and enter the loss"
+    ),
+    "sum_reduction": Known(
+        "wrong_reduction",
+        OBJECTIVE,
+        "the loss is summed, not averaged, over the batch: its gradient grows with batch size",
+        _unstable,
+        0.8,
+    ),
+    "temperature": Known(
+        "temperature_misset",
+        OBJECTIVE,
+        "logits are scaled so far that the softmax is one-hot or uniform",
+        _unstable,
+        0.7,
+    ),
+    "sample_leak": Known(
+        "axis_order_error",
+        OBJECTIVE,
+        "samples of one batch influence one another's outputs through {where}",
+    ),
+    "future_leak": Known(
+        "leaky_causal_mask",
+        OBJECTIVE,
+        "outputs at a position depend on later positions through {where}",
+    ),
+    "degenerate_targets": Known(
+        "degenerate_targets",
+        FailureType.DATA_ANOMALY,
+        "all targets are the same or ignored, so there is nothing to learn from them",
+    ),
+    "negative_term": Known(
+        "wrong_loss_sign",
+        OBJECTIVE,
+        "an error measure enters the loss with a negative factor, so the run maximises it",
+    ),
+    "custom_gradient": Known(
+        "custom_backward_wrong",
+        WIRING,
+        "the backward of a custom function in {where} disagrees with finite differences of its "
+        "forward",
+        _misled,
+        0.9,
+    ),
+    "labels_unrelated": Known(
+        "labels_unrelated_to_inputs",
+        OBJECTIVE,
+        "the loss settles at the entropy of the labels although single batches can be fitted",
+        _unlearned,
+    ),
+}
