@@ -123,7 +123,12 @@ class Wiring:
         self._unstepped += 1
         if self._unstepped == 1:
             self._glimpse = self._look_at_weights()
-        return self._new(list(self._stale(label))) if self._unstepped == ABSENT_STEPS else []
+        if self._unstepped % ABSENT_STEPS:
+            return []
+        found = list(self._stale(label)) if self._unstepped == ABSENT_STEPS else []
+        if ("weights_moved", None) not in self._said and self.is_unmoved is False:
+            found.append(Observation("weights_moved", label))  # by hand
+        return self._new(found)
 
     def _look_at_weights(self) -> list[torch.Tensor]:
         """Return a few numbers of each trainable weight on the CPU, copied."""
@@ -174,8 +179,6 @@ class Wiring:
         if self._steps == 0 and ordinal < ABSENT_STEPS:
             return []
         found = [*self._left_out(label), *self._stale(label), *self._gradient_absent(label)]
-        if self.is_unmoved is False:  # a loop that updates weights by hand
-            found.append(Observation("weights_moved", label))
         found += self._same_rows(label) if ordinal >= EARLY[1] else []
         return self._new(found)
 

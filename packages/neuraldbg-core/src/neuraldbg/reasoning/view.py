@@ -196,9 +196,10 @@ class CaseView:
         return quiet(np.nanmedian, measured(values[:until])[:count], axis=0)
 
     def late(self, values: Array) -> Array:
-        """Return the median over the last tenth of the measured rows (at least 5), axis 0."""
-        known = measured(values)
-        return quiet(np.nanmedian, known[-max(5, len(known) // 10) :], axis=0)
+        """Return the median over the measured rows of the last tenth, axis 0; of 5 at least."""
+        rows = np.flatnonzero(~np.isnan(values).reshape(len(values), -1).all(axis=1))
+        recent = rows[rows >= len(values) - len(values) // 10]
+        return quiet(np.nanmedian, values[recent if len(recent) >= 5 else rows[-5:]], axis=0)
 
     @cached_property
     def lr(self) -> Array:

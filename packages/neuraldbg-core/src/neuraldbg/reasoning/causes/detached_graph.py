@@ -15,6 +15,7 @@ from neuraldbg.reasoning.cause import Assessment, link, named
 from neuraldbg.reasoning.causes.observed import SYMPTOMATIC
 from neuraldbg.reasoning.symptoms import RECTIFIERS, flat_share
 from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
+from neuraldbg.schema.run import LayerRole
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def assess(view: CaseView) -> Assessment | None:
     trained = [x.path for x in view.flow.weighted if x.path not in idle]
     entries = {x.path for x in view.flow.entries}
     if not trained or not entries & set(idle) or _has_own_reason(view, idle):
+        return None
+    if _has_faded(view, trained):
         return None
     first, step = idle[0], view.label(0)
     where = named(first) if len(idle) == 1 else f"{named(first)} and {len(idle) - 1} more"
@@ -65,6 +68,27 @@ def _is_zero(state: np.ndarray, rows: list[int]) -> bool:
     own = own[~np.isnan(own).any(axis=1) & (own != GradState.NOT_STEPPED).all(axis=1)]
     zero = (own == GradState.ZERO).all(axis=1)
     return len(zero) >= ENOUGH and bool(zero[:ENOUGH].all()) and float(zero.mean()) > ALWAYS
+
+
+FADED = 1e-20
+"""Gradient of a layer over that of the strongest from which zeros before it are what is left of a
+signal that faded. Heuristic: far below what one layer, or a path that is cut, takes away."""
+OFTEN = 3
+"""Calls of a layer within a step from which it is a recurrence."""
+
+
+def _has_faded(view: CaseView, trained: list[str]) -> bool:
+    """Whether gradients fade along the depth, or over the time steps of a recurrence."""
+    early = [float(view.early(view.layer_gradient(path))) for path in trained]
+    known = [value for value in early if np.isfinite(value)]
+    if known and min(known) < FADED * max(known):
+        return True
+    calls = view.activation(ActivationStat.CALLS)
+    return any(
+        layer.role is LayerRole.RECURRENT
+        or float(view.early(calls[:, view.flow.row[layer.path]])) > OFTEN
+        for layer in view.flow.executed
+    )
 
 
 def _has_own_reason(view: CaseView, idle: list[str]) -> bool:

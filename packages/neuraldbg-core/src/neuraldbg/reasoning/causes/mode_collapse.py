@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SPREAD = 0.06
 FALL = 3.0
 ALIKE = 0.95
-POOR = 0.4
+POOR = 0.35
 """Spread of the generated samples over that of the real ones the discriminator sees. Heuristic:
 healthy generators reach 0.7 to 1.1; one of several modes has a fifth to a third."""
 MORE = 1.8

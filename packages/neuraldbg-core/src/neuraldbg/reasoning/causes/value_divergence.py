@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,10 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
+CHASED = 5.0
+"""Least targets over those of the start. Heuristic: batches of one task differ by less."""
+CLEAR, LOOKS = 0.25, 3
+"""Share of the outputs that the error must leave over, on all but one of so many latest looks."""
 GROWTH = 8.0
 """Last over first output RMS."""
 PLAYED = 0.05
@@ -78,13 +83,10 @@ def _chased(view: CaseView) -> Assessment | None:
     if len(view.run.models) > 1 or not view.objective.is_squared or not runs_away(view):
         return None
     target = float(np.hypot(view.objective.target_mean, np.sqrt(view.objective.target_variance)))
-    outputs = output_rms(view)
-    sound = view.curve.finite
-    last = float(view.late(outputs[: view.broken_row]))
-    if not (view.objective.is_single and target > 0 and len(sound)):
+    if not (view.objective.is_single and target > 0):
         return None
-    implied = last - np.sqrt(float(np.median(sound[-5:])))
-    if not implied > GROWTH * target:
+    last, implied = _implied(view)
+    if not implied > CHASED * target:
         return None
     row = departure_row(view)
     onset = view.label(row) if row is not None else view.label(0)
@@ -107,6 +109,23 @@ def _chased(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"lr_too_high", "missing_gradient_clipping", "unknown"}),
     )
+
+
+def _implied(view: CaseView) -> tuple[float, float]:
+    """Return (outputs, least targets), as RMS, of the latest measured steps; NaN: error is all.
+
+    An error as large as the outputs says nothing of the targets: so does any rate that is too high.
+    """
+    outputs = output_rms(view)[: view.broken_row]
+    rows = np.flatnonzero(np.isfinite(outputs))[-LOOKS:]
+    at = np.searchsorted(view.curve.steps, [view.label(int(row)) for row in rows])
+    if len(rows) < LOOKS or at[-1] >= len(view.curve):
+        return math.nan, math.nan
+    least = outputs[rows] - np.sqrt(np.abs(view.curve.values[at]))
+    clear = np.flatnonzero(least > CLEAR * outputs[rows])
+    if len(clear) < LOOKS - 1:
+        return math.nan, math.nan
+    return float(outputs[rows[clear[-1]]]), float(np.max(least[clear]))
 
 
 def _is_bootstrapped(view: CaseView) -> bool:
