@@ -123,6 +123,8 @@ def _blocks(found: dict[str, dict[str, Any]]) -> dict[str, str]:
         blocks["accuracy"] = _accuracy_block(found["accuracy"], found["quiet"])
     if "overhead" in found:
         blocks["overhead"] = report_cost.readme_block(found["overhead"])
+    elif "overhead-alone" in found:
+        blocks["overhead"] = report_cost.readme_block_alone(found["overhead-alone"])
     return blocks
 
 

@@ -112,8 +112,8 @@ def alone(document: dict[str, Any]) -> str:
     ]
     head = ("model", "threads", "watched / plain", "plain / plain", "ms per plain step")
     return paragraphs(
-        "### On more threads",
-        "NeuralDBG alone, three processes taking turns; CPU time of all threads.",
+        "### NeuralDBG alone",
+        "Watched and plain, three processes taking turns; CPU time of all threads.",
         table(head, lines),
     )
 
@@ -164,12 +164,29 @@ def readme_block(document: dict[str, Any]) -> str:
         if "ours" in found["ratio"]:
             plain, control = f"{found['plain_ms']:.2f}", f"{found['ratio']['control']:.3f}"
             lines.append((f"`{model}`", _ratio(found, "ours"), control, plain))
+    return _readme(document, lines, list(models), data["rounds"])
+
+
+def readme_block_alone(document: dict[str, Any]) -> str:
+    """Return the same from a run of NeuralDBG alone, on one thread."""
+    rows = {row["model"]: row for row in document["data"]["rows"] if row["threads"] == 1}
+    models = [model for model in MODELS if model in rows]
+    lines = []
+    for model in models:
+        row = rows[model]
+        ratio = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+        lines.append((f"`{model}`", ratio, f"{row['control']:.3f}", f"{row['ms_per_step']:.2f}"))
+    return _readme(document, lines, models, max(row["rounds"] for row in rows.values()))
+
+
+def _readme(
+    document: dict[str, Any], lines: list[tuple[str, ...]], models: list[str], rounds: int
+) -> str:
     kind = document["machine"]
     return paragraphs(
         table(("model", "watched / plain", "plain / plain", "ms per plain step"), lines),
-        "`watched / plain` is the ratio of CPU time per step, median (and quartiles) of "
-        f"{data['rounds']} rounds; `plain / plain` is a control, and its distance from 1 is "
-        "noise.\n"
+        f"`watched / plain` is the ratio of CPU time per step, median (and quartiles) of {rounds} "
+        "rounds; `plain / plain` is a control, and its distance from 1 is noise.\n"
         f"Measured on {document['date']} by `{document['command']}` with torch "
         f"{document['versions']['torch']} on one thread of a machine of {kind['cores']} cores "
         f"({kind['processor']}).\n"
