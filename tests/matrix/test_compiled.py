@@ -8,12 +8,16 @@ import weakref
 
 import pytest
 import torch
+import torch._inductor.config
 import torch.nn.functional as F
 from matrix_lab import WIDTH, Lab, Net, run, setup
 from torch import nn
 
 # Torch's own, where a block is compiled that takes what another one gave.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf",
+    "ignore:`torch.jit.script_method` is deprecated",
+)
 
 SAME_LOOP = "Left out for its time: the loop is that of the first row, and runs outside the graph"
 OUTSIDE = {"rate_jump": SAME_LOOP, "uncleared": SAME_LOOP}
@@ -42,6 +46,18 @@ def whole_model_aot(lab):
     model = lab.net()
     call = compiled(model, backend="aot_eager")
     return lab.train(model, watched=call, call=call)
+
+
+@setup(
+    "`torch.compile(model)` with inductor, the default backend",
+    without=OUTSIDE | {"detached": SAME_LOOP},
+    is_slow=True,
+)
+def whole_model_inductor(lab):
+    model = lab.net()
+    call = compiled(model, backend="inductor")
+    with torch._inductor.config.patch(compile_threads=1):  # in this process, which the guards see
+        return lab.train(model, watched=call, call=call)
 
 
 @setup("`torch.compile(model)` inside the session", without=OUTSIDE)
