@@ -44,7 +44,7 @@ PATCHABLE = (
     torch.amp.GradScaler,
 )
 # What pytest and the compiler of torch write there themselves.
-FOREIGN_VARIABLES = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_")
+FOREIGN_VARIABLES = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")
 
 
 @pytest.fixture(scope="session", autouse=True)
