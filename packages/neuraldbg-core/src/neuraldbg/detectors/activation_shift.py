@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from neuraldbg.baseline import Window
-from neuraldbg.detectors.transitions import Kind, Transitions
+from neuraldbg.detectors.transitions import Follower, leaves_normal
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import ActivationHealth, EventType, Severity
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
-    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 WARM_UP = 12
@@ -31,7 +30,7 @@ LOG_FLOOR = 0.05
 """Smallest scale of log RMS taken for real: 5 % from batch to batch is calm."""
 
 
-class ActivationShift:
+class ActivationShift(Follower):
     """Reports layers whose output RMS jumps away from its own median, or is not finite."""
 
     name: ClassVar[str] = "activation_shift"
@@ -39,19 +38,13 @@ class ActivationShift:
 
     def __init__(self, run: RunInfo, settings: Settings) -> None:  # noqa: ARG002 - the contract
         """Start a run."""
-        kind = Kind(
-            self.name,
-            EventType.ACTIVATION_REGIME_SHIFT,
-            ActivationHealth.NORMAL.value,
-            ActivationHealth.ANOMALOUS.value,
-            persistence=1,
-        )
-        self._jumps = Transitions(kind, tuple(layer.path for layer in run.layers))
+        kind = leaves_normal(self.name, ActivationHealth.ANOMALOUS, persistence=1)
+        super().__init__(kind, tuple(layer.path for layer in run.layers))
         self._past = Window(len(run.layers))
 
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
         """Compare every layer's output RMS with its own past."""
-        count = len(self._jumps.names)
+        count = len(self.transitions.names)
         if not facts.is_sampled or len(facts.activation) < count or not count:
             return ()
         rms = facts.activation[:count, ActivationStat.RMS].astype(np.float64)
@@ -75,12 +68,4 @@ class ActivationShift:
             critical = bool(broken[row])
             return evidence, Severity.CRITICAL if critical else Severity.INFO, 0.6 + 0.35 * critical
 
-        return self._jumps.update(facts.step, bad, ~np.isnan(logs) | broken, describe)
-
-    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
-        """Take steps of which nothing that matters here was measured."""
-        return True
-
-    def on_finish(self) -> Iterable[SemanticEvent]:
-        """Bring counts up to date."""
-        return self._jumps.close()
+        return self.transitions.update(facts.step, bad, ~np.isnan(logs) | broken, describe)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from neuraldbg.detectors.transitions import Kind, Transitions
+from neuraldbg.detectors.transitions import Follower, Kind
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerRole
 from neuraldbg.schema.vocabulary import EventType, Severity
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
-    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 SPREAD = 0.02
@@ -28,7 +27,7 @@ FALL = 5.0
 over its batch (a positional table, a bias) never had one."""
 
 
-class Collapse:
+class Collapse(Follower):
     """Reports layers whose outputs lost the diversity that they once had."""
 
     name: ClassVar[str] = "collapse"
@@ -37,7 +36,7 @@ class Collapse:
     def __init__(self, run: RunInfo, settings: Settings) -> None:  # noqa: ARG002 - the contract
         """Start a run."""
         kind = Kind(self.name, EventType.REPRESENTATION_COLLAPSE, "diverse", "collapsed", 4)
-        self._tight = Transitions(kind, tuple(layer.path for layer in run.layers))
+        super().__init__(kind, tuple(layer.path for layer in run.layers))
         self._watched = np.array(
             [layer.role not in {LayerRole.DROPOUT, LayerRole.POOLING} for layer in run.layers],
             dtype=bool,
@@ -63,12 +62,4 @@ class Collapse:
             }
             return evidence, Severity.INFO, 0.6
 
-        return self._tight.update(facts.step, tight, ~np.isnan(spread), describe)
-
-    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
-        """Take steps of which nothing that matters here was measured."""
-        return True
-
-    def on_finish(self) -> Iterable[SemanticEvent]:
-        """Bring counts up to date."""
-        return self._tight.close()
+        return self.transitions.update(facts.step, tight, ~np.isnan(spread), describe)

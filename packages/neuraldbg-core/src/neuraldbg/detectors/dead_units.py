@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from neuraldbg.detectors.transitions import Kind, Transitions
+from neuraldbg.detectors.transitions import Follower, leaves_normal
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import ActivationHealth, EventType, Severity
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
-    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 DEAD_SHARE = 0.5
@@ -27,7 +26,7 @@ MOSTLY_DEAD = 0.9
 """From here on it is a warning."""
 
 
-class DeadUnits:
+class DeadUnits(Follower):
     """Reports rectifying layers most of whose units were silent for all rows of several steps."""
 
     name: ClassVar[str] = "dead_units"
@@ -35,20 +34,14 @@ class DeadUnits:
 
     def __init__(self, run: RunInfo, settings: Settings) -> None:  # noqa: ARG002 - the contract
         """Start a run."""
-        kind = Kind(
-            self.name,
-            EventType.ACTIVATION_REGIME_SHIFT,
-            ActivationHealth.NORMAL.value,
-            ActivationHealth.DEAD.value,
-            persistence=2,
-        )
-        self._dead = Transitions(kind, tuple(layer.path for layer in run.layers))
+        kind = leaves_normal(self.name, ActivationHealth.DEAD, persistence=2)
+        super().__init__(kind, tuple(layer.path for layer in run.layers))
 
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
         """Compare every layer's share of silent units with the threshold."""
         if not facts.is_sampled:
             return ()
-        count = len(self._dead.names)
+        count = len(self.transitions.names)
         silent = facts.activation[:count, ActivationStat.SILENT_SHARE]
         zeros = facts.activation[:count, ActivationStat.ZERO_SHARE]
         if len(silent) < count:
@@ -63,12 +56,4 @@ class DeadUnits:
             mostly = share >= MOSTLY_DEAD
             return evidence, Severity.WARNING if mostly else Severity.INFO, 0.5 + 0.5 * share - 0.05
 
-        return self._dead.update(facts.step, silent > DEAD_SHARE, ~np.isnan(silent), describe)
-
-    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
-        """Take steps of which nothing that matters here was measured."""
-        return True
-
-    def on_finish(self) -> Iterable[SemanticEvent]:
-        """Bring counts up to date."""
-        return self._dead.close()
+        return self.transitions.update(facts.step, silent > DEAD_SHARE, ~np.isnan(silent), describe)

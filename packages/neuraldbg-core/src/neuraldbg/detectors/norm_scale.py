@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from neuraldbg.detectors.transitions import Kind, Transitions
+from neuraldbg.detectors.transitions import Follower, leaves_normal
 from neuraldbg.schema.facts import ParameterStat
 from neuraldbg.schema.vocabulary import ActivationHealth, EventType, Severity
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
-    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 GONE = 1e-3
@@ -26,7 +25,7 @@ weight decay often leaves it; below a thousandth what passes drowns in the biase
 starts at 0, as on residual branches, has no largest value to have fallen from."""
 
 
-class NormScale:
+class NormScale(Follower):
     """Reports normalisation layers whose scale was there and went to (nearly) zero."""
 
     name: ClassVar[str] = "norm_scale"
@@ -34,16 +33,11 @@ class NormScale:
 
     def __init__(self, run: RunInfo, settings: Settings) -> None:  # noqa: ARG002 - the contract
         """Start a run."""
-        kind = Kind(
-            self.name,
-            EventType.ACTIVATION_REGIME_SHIFT,
-            ActivationHealth.NORMAL.value,
-            ActivationHealth.DEAD.value,
-            persistence=2,
-        )
-        self._rows = np.array(run.scale_rows(), dtype=np.intp)
-        self._names = [run.parameters[row].name for row in self._rows]
-        self._gone = Transitions(kind, tuple(run.parameters[row].layer for row in self._rows))
+        rows = run.scale_rows()
+        kind = leaves_normal(self.name, ActivationHealth.DEAD, persistence=2)
+        super().__init__(kind, tuple(run.parameters[row].layer for row in rows))
+        self._rows = np.array(rows, dtype=np.intp)
+        self._names = [run.parameters[row].name for row in rows]
         self._most = np.zeros(len(self._rows))
 
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
@@ -62,12 +56,4 @@ class NormScale:
             }
             return evidence, Severity.WARNING, 0.8
 
-        return self._gone.update(facts.step, scale < GONE * most, ~np.isnan(scale), describe)
-
-    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
-        """Take steps of which nothing that matters here was measured."""
-        return True
-
-    def on_finish(self) -> Iterable[SemanticEvent]:
-        """Bring counts up to date."""
-        return self._gone.close()
+        return self.transitions.update(facts.step, scale < GONE * most, ~np.isnan(scale), describe)

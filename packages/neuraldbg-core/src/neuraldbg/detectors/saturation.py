@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from neuraldbg.detectors.transitions import Kind, Transitions
+from neuraldbg.detectors.transitions import Follower, leaves_normal
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import ActivationHealth, EventType, Severity
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
-    from neuraldbg.schema.thinned import ThinnedSteps
     from neuraldbg.settings import Settings
 
 FLAT_SHARE = 0.5
@@ -33,7 +32,7 @@ ONE_SIDED = frozenset(
 """Activations for which a flat half is the design, or confidence: a certain softmax is no fault."""
 
 
-class Saturation:
+class Saturation(Follower):
     """Reports sigmoid-like and tanh-like layers that are mostly flat."""
 
     name: ClassVar[str] = "saturation"
@@ -41,21 +40,16 @@ class Saturation:
 
     def __init__(self, run: RunInfo, settings: Settings) -> None:  # noqa: ARG002 - the contract
         """Start a run."""
-        kind = Kind(
-            self.name,
-            EventType.ACTIVATION_REGIME_SHIFT,
-            ActivationHealth.NORMAL.value,
-            ActivationHealth.SATURATED.value,
-        )
+        kind = leaves_normal(self.name, ActivationHealth.SATURATED)
+        super().__init__(kind, tuple(layer.path for layer in run.layers))
         self._run = run
         self._bounded = _bounded(run)
-        self._flat = Transitions(kind, tuple(layer.path for layer in run.layers))
 
     def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
         """Compare every bounded layer's flat share with the threshold."""
         if facts.run is not self._run:
             self._run = facts.run
-            self._bounded = _bounded(facts.run)[: len(self._flat.names)]
+            self._bounded = _bounded(facts.run)[: len(self.transitions.names)]
         count = len(self._bounded)
         if not facts.is_sampled or len(facts.activation) < count or not self._bounded.any():
             return ()
@@ -65,17 +59,9 @@ class Saturation:
             share = float(flat[row])
             return {"flat_share": share}, Severity.WARNING, min(0.95, 0.4 + 0.55 * share)
 
-        return self._flat.update(
+        return self.transitions.update(
             facts.step, flat > FLAT_SHARE, self._bounded & ~np.isnan(flat), describe
         )
-
-    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
-        """Take steps of which nothing that matters here was measured."""
-        return True
-
-    def on_finish(self) -> Iterable[SemanticEvent]:
-        """Bring counts up to date."""
-        return self._flat.close()
 
 
 def _bounded(run: RunInfo) -> NDArray[np.bool_]:

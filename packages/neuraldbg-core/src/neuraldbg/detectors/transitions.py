@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.schema.events import SemanticEvent
-from neuraldbg.schema.vocabulary import EventType, Severity
+from neuraldbg.schema.vocabulary import ActivationHealth, EventType, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
+
+    from neuraldbg.schema.thinned import ThinnedSteps
 
 
 MOST_EVENTS = 256
@@ -126,6 +128,28 @@ class Transitions:
     def close(self) -> list[SemanticEvent]:
         """Return the events whose count has grown since they were last told."""
         return [e for row, e in self.events.items() if e.count != self._told[row]]
+
+
+class Follower:
+    """A detector's frame: it follows one kind of transition that only full steps can show."""
+
+    def __init__(self, kind: Kind, names: tuple[str | None, ...]) -> None:
+        """Start a run. `names`: row -> layer of the event."""
+        self.transitions = Transitions(kind, names)
+
+    def absorb(self, steps: ThinnedSteps) -> bool:  # noqa: ARG002 - the contract
+        """Take steps of which nothing that matters here was measured."""
+        return True
+
+    def on_finish(self) -> Iterable[SemanticEvent]:
+        """Bring counts up to date."""
+        return self.transitions.close()
+
+
+def leaves_normal(detector: str, state: ActivationHealth, *, persistence: int = 3) -> Kind:
+    """Return the kind of a layer that leaves its normal regime for `state`."""
+    shift = EventType.ACTIVATION_REGIME_SHIFT
+    return Kind(detector, shift, ActivationHealth.NORMAL.value, state.value, persistence)
 
 
 def observed(
