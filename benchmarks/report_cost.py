@@ -75,8 +75,12 @@ def _models(data: dict[str, Any], models: list[str]) -> str:
 
 
 def _ratio(found: dict[str, Any], tool: str) -> str:
-    low, high = found["quartiles"][tool]
-    return f"{found['ratio'][tool]:.3f} ({low:.3f} to {high:.3f})"
+    return _spread(found["ratio"][tool], *found["quartiles"][tool])
+
+
+def _spread(ratio: float, low: float, high: float) -> str:
+    """Return a median with its quartiles."""
+    return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _by_model(data: dict[str, Any], models: list[str], show: Any) -> str:
@@ -104,9 +108,7 @@ def alone(document: dict[str, Any]) -> str:
         (
             f"`{row['model']}`",
             row["threads"],
-            f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})",
-            f"{row['control']:.3f}",
-            f"{row['ms_per_step']:.2f}",
+            *_cells(row),
         )
         for row in document["data"]["rows"]
     ]
@@ -171,12 +173,13 @@ def readme_block_alone(document: dict[str, Any]) -> str:
     """Return the same from a run of NeuralDBG alone, on one thread."""
     rows = {row["model"]: row for row in document["data"]["rows"] if row["threads"] == 1}
     models = [model for model in MODELS if model in rows]
-    lines = []
-    for model in models:
-        row = rows[model]
-        ratio = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
-        lines.append((f"`{model}`", ratio, f"{row['control']:.3f}", f"{row['ms_per_step']:.2f}"))
+    lines = [(f"`{model}`", *_cells(rows[model])) for model in models]
     return _readme(document, lines, models, max(row["rounds"] for row in rows.values()))
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
+    ratio = _spread(row["ratio"], row["low"], row["high"])
+    return ratio, f"{row['control']:.3f}", f"{row['ms_per_step']:.2f}"
 
 
 def _readme(

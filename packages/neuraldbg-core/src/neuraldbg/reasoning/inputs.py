@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -173,19 +173,16 @@ def departures(view: CaseView) -> list[Departure]:
         for stat, measure in measures.items():
             values = measure[known]
             z, usual = _scores(values, measures[InputStat.RMS][known], stat, reference)
-            departure = _departure(values, z)
+            departure = _departure(column, stat, values, z, usual)
             if departure is not None:
-                row, after, score, lasting, drift = departure
-                found.append(
-                    Departure(
-                        int(known[row]), column, stat, score, usual, after, lasting, is_drift=drift
-                    )
-                )
+                found.append(replace(departure, row=int(known[departure.row])))
     return sorted(found, key=lambda d: (not d.is_lasting, d.row, -abs(d.z)))
 
 
-def _departure(values: Array, z: Array) -> tuple[int, float, float, bool, bool] | None:
-    """Return (row, value after, z, is it lasting, is it a drift) of the first departure."""
+def _departure(
+    column: int, stat: InputStat, values: Array, z: Array, usual: float
+) -> Departure | None:
+    """Return the first departure among these values, `row` being its place among them."""
     outside = np.flatnonzero(np.abs(z) > OUTSIDE_Z)
     for row in outside[:64]:
         after = z[row:]
@@ -194,12 +191,22 @@ def _departure(values: Array, z: Array) -> tuple[int, float, float, bool, bool] 
             if row and float(np.nanmean(np.abs(z[:row]) < OUTSIDE_Z)) < LASTING:
                 return None
             onset = _onset(z, int(row))
-            level, score = float(np.nanmedian(values[row:])), float(np.nanmedian(after))
-            return onset, level, score, True, int(row) - onset > 8
+            return Departure(
+                onset,
+                column,
+                stat,
+                float(np.nanmedian(after)),
+                usual,
+                float(np.nanmedian(values[row:])),
+                is_lasting=True,
+                is_drift=int(row) - onset > 8,
+            )
     if not len(outside) or len(outside) > max(3, len(z) // 50):
         return None
     worst = int(outside[0])
-    return worst, float(values[worst]), float(z[worst]), False, False
+    return Departure(
+        worst, column, stat, float(z[worst]), usual, float(values[worst]), is_lasting=False
+    )
 
 
 SIGN_Z = 4.0

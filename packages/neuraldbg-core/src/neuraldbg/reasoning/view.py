@@ -197,7 +197,7 @@ class CaseView:
 
     def late(self, values: Array) -> Array:
         """Return the median over the measured rows of the last tenth, axis 0; of 5 at least."""
-        rows = np.flatnonzero(~np.isnan(values).reshape(len(values), -1).all(axis=1))
+        rows = measured_rows(values)
         recent = rows[rows >= len(values) - len(values) // 10]
         return quiet(np.nanmedian, values[recent if len(recent) >= 5 else rows[-5:]], axis=0)
 
@@ -314,8 +314,13 @@ class CaseView:
 
 def measured(values: Array) -> Array:
     """Return the rows in which anything was measured: taps may be thinned out, losses never."""
+    return values[measured_rows(values)]
+
+
+def measured_rows(values: Array) -> NDArray[np.intp]:
+    """Return the places of the rows that `measured` keeps."""
     absent = np.isnan(values).reshape(len(values), -1)
-    return values[~absent.all(axis=1)]
+    return np.flatnonzero(~absent.all(axis=1))
 
 
 def _columns(block: NDArray[np.float32], stat: int, width: int) -> Array:

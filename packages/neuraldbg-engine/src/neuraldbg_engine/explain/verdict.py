@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from neuraldbg.causes import UNKNOWN, vocabulary
-from neuraldbg.reasoning.rank import rank
+from neuraldbg.reasoning.rank import LEAST, MOST, rank
 from neuraldbg.schema.hypotheses import CausalHypothesis, CausalLink
 from neuraldbg.schema.vocabulary import FailureType, Severity
 from neuraldbg_engine.calibration import shipped
@@ -32,12 +32,8 @@ if TYPE_CHECKING:
     from neuraldbg_engine.findings import Finding
     from neuraldbg_engine.inference import Posterior
 
-MOST = 5
-"""Hypotheses on a list, as core has it: more is a search, not an answer."""
-LEAST = 0.1
-"""Confidence below which a cause that is not the first is not worth reading, as core has it."""
 LEAST_HEARD = 0.04
-"""The same for a cause that one of core's rules speaks up for: it may be asked for by name."""
+"""What `LEAST` is for a cause that one of core's rules speaks up for: it may be asked for."""
 FAULTY = 0.5
 """Probability of a fault from which the engine says anything where core's rules do not."""
 SILENT = 0.05

@@ -75,7 +75,7 @@ class Case:
         return self._level(block, int(stat), self.view.early)
 
     def late(self, block: str, stat: int) -> Array:
-        """Return the level of a figure in the last tenth of the measured rows."""
+        """Return the level of a figure in the measured rows of the last tenth."""
         return self._level(block, int(stat), self.view.late)
 
     def _level(self, block: str, stat: int, level: Callable[[Array], Array]) -> Array:

@@ -51,12 +51,14 @@ def assess(view: CaseView) -> Assessment | None:
     layer = outputs[-1]
     spread = view.activation(ActivationStat.SPREAD)[:, view.flow.row[layer.path]]
     shown = _shown(view, pair[1])
-    if shown is not None and _real(view, spread, shown) < 2 * SPREAD:
+    if shown is None:
+        return _against_past(view, layer, spread)
+    begun = view.steps >= view.steps[0] + AT_START * (view.steps[-1] - view.steps[0])
+    real, made = _real(spread[begun], shown[begun]), spread[begun & np.isfinite(spread)]
+    if (np.median(real) if len(real) >= SEEN else float(view.late(shown))) < 2 * SPREAD:
         return None  # real samples are as alike: nothing that a generator could miss
     found = _against_past(view, layer, spread)
-    if found is None and shown is not None:
-        found = _against_real(view, layer, spread, shown, pair[1])
-    return found
+    return found or _against_real(view, layer, spread, made, real, pair[1])
 
 
 def _shown(view: CaseView, judge: str) -> Array | None:
@@ -67,22 +69,15 @@ def _shown(view: CaseView, judge: str) -> Array | None:
     return np.asarray(quiet(np.nanmax, view.inputs(InputStat.SAMPLE_SPREAD)[:, columns], axis=1))
 
 
-def _real(view: CaseView, spread: Array, shown: Array) -> float:
-    """Return how diverse the real samples are, as far as the discriminator was seen to get them.
+def _real(spread: Array, shown: Array) -> Array:
+    """Return how diverse real samples are, of the rows on which they were seen to be shown.
 
-    On a step on which it is shown both, the more diverse of the two is kept: real ones show where
-    that is clearly more than the generator's own. Where they never do, the generator is as diverse
-    as they are, and the last steps speak for both.
+    On a step on which the discriminator is shown both, the more diverse of the two is kept: real
+    ones show where that is clearly more than the generator's own. Where they never do, the
+    generator is as diverse as they are.
     """
     with np.errstate(invalid="ignore"):
-        real = shown[_begun(view) & (shown > MORE * spread)]
-    return float(np.median(real)) if len(real) >= SEEN else float(view.late(shown))
-
-
-def _begun(view: CaseView) -> NDArray[np.bool_]:
-    """Return the rows `[T]` after those in which a generator still finds its scale."""
-    steps = view.steps
-    return np.asarray(steps >= steps[0] + AT_START * (steps[-1] - steps[0]), dtype=np.bool_)
+        return shown[shown > MORE * spread]
 
 
 def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment | None:
@@ -99,19 +94,12 @@ def _against_past(view: CaseView, layer: LayerInfo, spread: Array) -> Assessment
 
 
 def _against_real(
-    view: CaseView, layer: LayerInfo, spread: Array, shown: Array, judge: str
+    view: CaseView, layer: LayerInfo, spread: Array, made: Array, real: Array, judge: str
 ) -> Assessment | None:
-    """Compare the spread of generated samples with what else the discriminator is shown.
-
-    On steps on which it is shown both, the more diverse of the two is kept: where that is never
-    clearly more than the generator's own, the generator is as diverse as the data.
-    """
-    known = np.isfinite(spread) & _begun(view)
-    with np.errstate(invalid="ignore"):
-        real = shown[known & (shown > MORE * spread)]
-    if len(real) < SEEN or known.sum() < ENOUGH:
+    """Compare the spread of generated samples, `made`, with that of `real` ones."""
+    if len(real) < SEEN or len(made) < ENOUGH:
         return None
-    data, made = float(np.median(real)), spread[known]
+    data = float(np.median(real))
     late = made[-max(3, len(made) // 3) :]
     if not (max(float(np.median(made)), float(np.max(late))) < POOR * data):
         return None

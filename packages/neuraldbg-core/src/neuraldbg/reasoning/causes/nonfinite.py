@@ -14,6 +14,7 @@ from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import Observation
 
 KINDS = ("nonfinite_birth", "nonfinite_parameter", "nonfinite_unlocated")
@@ -64,17 +65,12 @@ def assess(view: CaseView) -> Assessment | None:
         born += f" ({hint})"
     if _may_be_anothers(view, first):
         born = ELSEWHERE
-    title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
-    evidence = tuple(
-        e
-        for e in view.trace.events
-        if str(e.event_type) == "numerical_error" and e.step == first.step
-    )[:3]
+    evidence = _evidence(view, first)
     return Assessment(
         cause=cause,
         failure=_failure(cause, mechanism),
         confidence=min(confidence, 0.97),
-        description=f"{title} at step {first.step}: {born}.",
+        description=f"{_title(cause)} at step {first.step}: {born}.",
         layer=layer,
         onset=first.step,
         onset_range=(first.step, first.step),
@@ -97,20 +93,15 @@ def _brought(view: CaseView, note: Observation, cause: str, confidence: float) -
         else "when the step began, before anything was computed from it"
     )
     known = f"parameter {name!r} was already not finite ({what}) {since}"
-    title = words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
     return Assessment(
         cause=cause,
         failure=FailureType.NUMERICAL_ERROR,
         confidence=max(confidence, SEEN),
-        description=f"{title} at step {note.step} in {named(note.layer)}: {known}.",
+        description=f"{_title(cause)} at step {note.step} in {named(note.layer)}: {known}.",
         layer=note.layer,
         onset=note.step,
         onset_range=(note.step, note.step),
-        evidence=tuple(
-            e
-            for e in view.trace.events
-            if str(e.event_type) == "numerical_error" and e.step == note.step
-        )[:3],
+        evidence=_evidence(view, note),
         chain=(
             link(note.layer, note.step, f"parameter {name!r} is not finite before the forward"),
             link(None, note.step, "everything that is computed from it is not finite"),
@@ -118,6 +109,18 @@ def _brought(view: CaseView, note: Observation, cause: str, confidence: float) -
         explains=frozenset({"lr_too_high", "missing_gradient_clipping", "dying_relu"}),
         is_direct=True,
     )
+
+
+def _title(cause: str) -> str:
+    return words(cause).capitalize() if cause != UNKNOWN else "Numerical error"
+
+
+def _evidence(view: CaseView, note: Observation) -> tuple[SemanticEvent, ...]:
+    """Return the events of the step on which something was seen not to be finite."""
+    events = view.trace.events
+    return tuple(
+        e for e in events if str(e.event_type) == "numerical_error" and e.step == note.step
+    )[:3]
 
 
 SEEN = 0.85

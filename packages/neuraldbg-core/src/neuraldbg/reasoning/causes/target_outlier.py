@@ -15,6 +15,8 @@ from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 JUMP = 10.0
@@ -43,7 +45,7 @@ def assess(view: CaseView) -> Assessment | None:
         if value < 3 * abs(curve.start):
             continue
         row = view.row_at(int(curve.steps[index]))
-        past = outputs[:row][np.isfinite(outputs[:row])][-30:]
+        past = _past(outputs, row)
         middle, scale = (float(x) for x in median_mad(past)) if len(past) >= 3 else (np.nan, 0.0)
         size = outputs[row]
         if np.isnan(size) and _is_usual(view, index):
@@ -117,6 +119,11 @@ FEW_ROWS = 2
 """Batches so small that a single hard sample makes their loss."""
 
 
+def _past(values: NDArray[np.float64], row: int) -> NDArray[np.float64]:
+    """Return the last 30 finite values before a row."""
+    return values[:row][np.isfinite(values[:row])][-30:]
+
+
 def _is_usual(view: CaseView, index: int) -> bool:
     """Whether inputs, outputs and the update before were of the size of those of earlier steps.
 
@@ -128,7 +135,7 @@ def _is_usual(view: CaseView, index: int) -> bool:
         return False
     sizes = [output_rms(view), *view.inputs(InputStat.RMS).T]
     for size in sizes:
-        past = size[:row][np.isfinite(size[:row])][-30:]
+        past = _past(size, row)
         if len(past) < 3 or not np.isfinite(size[row]):
             continue
         middle, scale = (float(x) for x in median_mad(past))
