@@ -8,16 +8,12 @@ import functools
 import torch
 import torch.nn.functional as F
 from late import late
-from matrix_faults import FAULTS
+from matrix_half import AFTERWARDS, scaled
 from matrix_lab import setup
 from torch import nn
 
-AFTERWARDS = {
-    # The overflow that the fault leads to in half precision is a failure of its own.
-    name: truth._replace(is_leading=False)
-    for name, truth in {each.name: each.truth for each in FAULTS}.items()
-    if name in {"rate_jump", "uncleared"}
-}
+SKIPPING = 2.0**24
+"""Loss scale with which the first steps overflow."""
 
 
 def lagging(program):
@@ -76,38 +72,19 @@ def accumulated(lab):
     return lab.train(model, learn=learn)
 
 
-def scaled(lab, optimizer, *, is_clipped):
-    model, scaler = lab.model, torch.amp.GradScaler("cpu", init_scale=2.0**24)
-
-    def learn():
-        x, y = lab.batch()
-        with torch.autocast("cpu", dtype=torch.float16):
-            out = model(x)
-        loss = F.mse_loss(out.float(), y)
-        lab.clear()
-        scaler.scale(loss).backward()
-        if is_clipped:
-            scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        scaler.step(optimizer)
-        scaler.update()
-        return loss
-
-    return lab.train(model, optimizers=[optimizer], learn=learn)
-
-
 @setup("`GradScaler` that skips steps, `unscale_` and clipping", truths=AFTERWARDS)
 @lagging
 def scaled_and_clipped(lab):
     lab.net()
-    return scaled(lab, lab.adam(), is_clipped=True)
+    return scaled(lab, torch.amp.GradScaler("cpu", init_scale=SKIPPING), unscale=True)
 
 
 @setup("`GradScaler` that skips steps, with a fused optimizer", truths=AFTERWARDS)
 @lagging
 def scaled_and_fused(lab):
     lab.net()
-    return scaled(lab, lab.adam(fused=True), is_clipped=False)
+    scaler = torch.amp.GradScaler("cpu", init_scale=SKIPPING)
+    return scaled(lab, scaler, optimizer=lab.adam(fused=True))
 
 
 @setup("several optimizers over one model")

@@ -5,49 +5,14 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from matrix_faults import FAULTS
+from matrix_half import AFTERWARDS, BF16, autocast_loss, scaled
 from matrix_lab import setup
-from torch import nn
-
-AFTERWARDS = {
-    # The overflow that the fault leads to in half precision is a failure of its own.
-    name: truth._replace(is_leading=False)
-    for name, truth in {each.name: each.truth for each in FAULTS}.items()
-    if name in {"rate_jump", "uncleared"}
-}
-BF16, FP16 = torch.bfloat16, torch.float16
-
-
-def autocast_loss(lab, dtype):
-    x, y = lab.batch()
-    with torch.autocast("cpu", dtype=dtype):
-        out = lab.model(x)
-    return F.mse_loss(out.float(), y)
 
 
 @setup("bf16 `autocast`")
 def bf16_autocast(lab):
     model = lab.net()
     return lab.train(model, learn=lambda: lab.update(autocast_loss(lab, BF16)))
-
-
-def scaled(lab, scaler, *, unscale=False, optimizer=None):
-    """Train with a scaler, unscaling and clipping before its step or not."""
-    model = lab.model
-    optimizer = optimizer or lab.adam()
-
-    def learn():
-        loss = autocast_loss(lab, FP16)
-        lab.clear()
-        scaler.scale(loss).backward()
-        if unscale:
-            scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        scaler.step(optimizer)
-        scaler.update()
-        return loss
-
-    return lab.train(model, optimizers=[optimizer], learn=learn)
 
 
 @setup("fp16 `autocast` with `GradScaler`", truths=AFTERWARDS)
