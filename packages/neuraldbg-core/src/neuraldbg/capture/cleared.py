@@ -56,12 +56,12 @@ class Sentinels:
     def restart(self) -> None:
         """Forget everything, in the middle of a step whose beginning was not followed."""
         self._states = [_State.FRESH] * len(self.parameters)
-        self._marks = [_mark(p.grad) for p in self.parameters]
+        self._marks = [mark(p.grad) for p in self.parameters]
         self._had = [None] * len(self.parameters)
 
     def before_backward(self) -> None:
         """Forget stale gradients that have been cleared; remember the others' versions."""
-        marks = self._marks = [_mark(p.grad) for p in self.parameters]
+        marks = self._marks = [mark(p.grad) for p in self.parameters]
         pairs = zip(self._written, marks, strict=True)
         self.was_dropped = self._readback.is_late and any(w and not m for w, m in pairs)
         self._written = [None] * len(marks)
@@ -80,7 +80,7 @@ class Sentinels:
 
     def after_backward(self) -> bool:
         """A gradient that changed while stale is dirty; return whether any changed at all."""
-        marks = [_mark(p.grad) for p in self.parameters]
+        marks = [mark(p.grad) for p in self.parameters]
         changed = [i for i, now in enumerate(marks) if now is not None and now != self._marks[i]]
         for i in changed:
             self._written[i] = marks[i]
@@ -103,7 +103,7 @@ class Sentinels:
     def at_step(self, owned: AbstractSet[int], then: Callable[[bool, bool], None]) -> None:
         """Tell `then` (not cleared since its last step, gone since its backward) for these ids."""
         mine = [i for i, p in enumerate(self.parameters) if id(p) in owned]
-        marks = {i: _mark(self.parameters[i].grad) for i in mine}
+        marks = {i: mark(self.parameters[i].grad) for i in mine}
         is_nonzero = self._ask(
             [i for i, mark in marks.items() if mark and mark != self._written[i]]
         )
@@ -145,7 +145,8 @@ class Sentinels:
         return lambda i: bool(float(found.get(i, 1.0)))
 
 
-def _mark(gradient: torch.Tensor | None) -> tuple[int, int] | None:
+def mark(gradient: torch.Tensor | None) -> tuple[int, int] | None:
+    """Return what is another one once anything is written into a gradient, or it is replaced."""
     return None if gradient is None else (id(gradient), gradient._version)  # noqa: SLF001 - no sync
 
 

@@ -150,19 +150,22 @@ class ParameterBoard:
 
     def put(self, rows: list[int], norms: list[float]) -> None:
         """Note gradient norms, `ABSENT` for none."""
-        index = np.asarray(rows, dtype=np.intp)
-        norm, state = self.classify(index, np.asarray(norms, dtype=np.float32))
-        self.values[index, ParameterStat.GRAD_NORM] = norm
-        self.values[index, ParameterStat.GRAD_STATE] = state
+        self._write(self.values, rows, norms)
 
     def _put(self, values: np.ndarray, rows: list[int], scale: Any, norms: torch.Tensor) -> None:
         """Note gradient norms that have arrived."""
-        divisor, index = float(scale), np.asarray(rows, dtype=np.intp)
+        divisor = float(scale)
         found = norms.tolist() if divisor == 1.0 else [n / divisor for n in norms.tolist()]
-        norm, state = self.classify(index, np.asarray(found, dtype=np.float32))
+        state = self._write(values, rows, found)
+        self._is_finite &= not bool((state == GradState.NONFINITE).any())
+
+    def _write(self, values: np.ndarray, rows: list[int], norms: list[float]) -> np.ndarray:
+        """Write norms and states of these parameters; return the states."""
+        index = np.asarray(rows, dtype=np.intp)
+        norm, state = self.classify(index, np.asarray(norms, dtype=np.float32))
         values[index, ParameterStat.GRAD_NORM] = norm
         values[index, ParameterStat.GRAD_STATE] = state
-        self._is_finite &= not bool((state == GradState.NONFINITE).any())
+        return state
 
     def classify(self, rows: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (norm, NaN where none; `GradState`) of norms with `ABSENT`, `[..., R]`."""

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import wiring
+from neuraldbg.capture.cleared import mark
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
 from neuraldbg.capture.quick import Quick
@@ -187,7 +188,7 @@ class Lean:
         """See `Listener`; returns the losses that were read."""
         start = thread_time() if self._is_clocked else 0.0
         steps = self._steps
-        self._mark = _mark(self._sentinel)
+        self._mark = self._marked()
         read = []
         for loss in losses:
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
@@ -202,7 +203,7 @@ class Lean:
     def bare_backward(self, losses: Sequence[Any]) -> list[float]:
         """The same on a bare step: its loss is all that is looked at."""
         steps, read = self._steps, []
-        self._mark = _mark(self._sentinel)
+        self._mark = self._marked()
         for loss in losses:
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 value = loss.item()
@@ -261,7 +262,10 @@ class Lean:
 
     def has_reached(self) -> bool:
         """Whether the backward that ended was one of the watched model."""
-        return _mark(self._sentinel) != self._mark
+        return self._marked() != self._mark
+
+    def _marked(self) -> tuple[int, int] | None:
+        return mark(None if self._sentinel is None else self._sentinel.grad)
 
     def backward_ended(self, read: list[float]) -> None:
         """See `Listener`; the backward was one of the watched model."""
@@ -317,7 +321,8 @@ class Lean:
     def close(self) -> bool:
         """Hold the open step back; False where it must close as a full one, with what is known."""
         steps, now = self._steps, self._steps.now
-        if not self._is_plain(now):
+        loss = main_loss(now.loss_values())
+        if not (self._is_plain(now) and loss <= self.usual.loss):
             self._measure_inputs()
             self._restore(now)
             self.end()
@@ -330,7 +335,7 @@ class Lean:
         if not self.is_bare:
             self._note_pattern(now)
         self._held.add(steps.label, now, end - steps.last_end_s)
-        self.usual.note_loss(main_loss(now.loss_values()))
+        self.usual.note_loss(loss)
         steps.parameters.preclip = {}
         steps.microscope.end_step()
         steps.now = Segment()
@@ -356,9 +361,9 @@ class Lean:
             return False
         if step.steps != 1 or step.evaluations != 1 or step.skipped or step.backwards < 1:
             return False
-        if step.eval_mode_forwards or step.train_mode_eval_forwards or step.is_clipped_after_step:
-            return False
-        return main_loss(step.loss_values()) <= self.usual.loss
+        return not (
+            step.eval_mode_forwards or step.train_mode_eval_forwards or step.is_clipped_after_step
+        )
 
     def hand_on(self) -> None:
         """Hand the steps that wait on to detectors and trace."""
@@ -408,11 +413,6 @@ def _spread(norms: list[float], gradients: Sequence[torch.Tensor | None]) -> lis
     """Return the norms with `ABSENT` in the place of gradients that are None."""
     left = iter(norms)
     return [ABSENT if g is None else next(left) for g in gradients]
-
-
-def _mark(parameter: torch.nn.Parameter | None) -> tuple[int, int] | None:
-    gradient = None if parameter is None else parameter.grad
-    return None if gradient is None else (id(gradient), gradient._version)  # noqa: SLF001 - no sync
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuraldbg.capture.switchboard import SWITCHBOARD
-from neuraldbg.capture.taps import in_backward
 
 if TYPE_CHECKING:
     from neuraldbg.capture.lean import Lean
@@ -64,10 +63,8 @@ class Quick:
     # -- what the loop does: each returns whether that was all there is to do -----------------
 
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """The model's forward begins; a step that is over closes, and waits."""
-        if threading.get_ident() != self._thread or not torch.is_grad_enabled() or in_backward():
-            return False
-        if torch._C._functorch.peek_interpreter_stack() is not None:  # noqa: SLF001 - vmap, grad
+        """A forward of the training begins; a step that is over closes, and waits."""
+        if not torch.is_grad_enabled():
             return False
         if self._is_done:
             now = perf_counter()

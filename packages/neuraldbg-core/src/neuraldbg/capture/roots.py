@@ -77,12 +77,10 @@ class RootBegan(RootHook):
         """Pass the inputs on; changes nothing. A compiled wrapper gives no keyword arguments."""
         if torch.compiler.is_compiling():
             self._compiled(args, kwargs or {})
-            return
-        quick = self.recorder.lean.quick
-        if quick.is_on and quick.forward(args, kwargs or {}):
-            return
-        if not self.is_deaf(module):
-            self.recorder.forward_began(self.name, module, args, kwargs or {})
+        elif not self.is_deaf(module):
+            quick = self.recorder.lean.quick
+            if not (quick.is_on and quick.forward(args, kwargs or {})):
+                self.recorder.forward_began(self.name, module, args, kwargs or {})
 
     def _compiled(self, args: Any, kwargs: Any) -> None:
         if not torch.is_grad_enabled():
