@@ -12,9 +12,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from neuraldbg.capture.microscope.arguments import overflow
+from neuraldbg.capture.microscope.calls import (
+    Call,
+    address_of,
+    bare,
+    covers,
+    in_order,
+    is_half_overflow,
+    is_training_norm,
+    is_view,
+    was_rounded_off,
+    written_by,
+)
 from neuraldbg.capture.microscope.nodes import Mask, is_custom, read
 from neuraldbg.capture.microscope.origin import Birth, Leaf, is_deliberate, is_thrown_away
 from neuraldbg.capture.microscope.region import masks_above
@@ -46,17 +58,6 @@ WINDOW = 16
 
 class OutOfTimeError(Exception):
     """The examination reached its time limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A remembered operation."""
-
-    func: Any
-    name: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    out: Tensor
 
 
 @dataclass(slots=True)
@@ -139,7 +140,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._index += 1
         schema = func._schema  # noqa: SLF001
         name = schema.name.partition("::")[2]
-        written = _written(schema, args, kwargs) if schema.is_mutable else []
+        written = written_by(schema, args, kwargs) if schema.is_mutable else []
         before = args
         self._stands_for.clear()
         with torch._C._DisableAutocast(), torch.no_grad():  # noqa: SLF001
@@ -165,7 +166,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def source(self, tensor: Tensor, found: int) -> Birth | Leaf:
         """Return where a non-finite tensor came from."""
-        address = _address(tensor)
+        address = address_of(tensor)
         address = self._stands_for.get(address, address)
         kind, name = self._leaves.get(address, ("constant", ""))
         if address in self._by_storage and kind != "parameter":
@@ -189,8 +190,8 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             found = flags(tensor)
             if found:
                 bad = bad or (tensor, found)
-            elif _address(tensor) in self._by_storage and _covers(tensor):
-                del self._by_storage[_address(tensor)]
+            elif address_of(tensor) in self._by_storage and covers(tensor):
+                del self._by_storage[address_of(tensor)]
         if self.phase == "backward" and outputs:
             self._grow(outputs[0])
         if bad is None:
@@ -200,7 +201,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._record(func, name, args, kwargs, bad)
         for tensor in (*outputs, *written):
             if flags(tensor):
-                self._by_storage[_address(tensor)] = self.births[-1]
+                self._by_storage[address_of(tensor)] = self.births[-1]
 
     def _grow(self, gradient: Tensor) -> None:
         """Follow the largest element of the gradient through the module that is in backward."""
@@ -223,9 +224,9 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensor, found = bad
         operands = [a for a in tree_leaves((args, kwargs)) if isinstance(a, Tensor)]
         parents = [(self.source(o, state), state) for o in operands if (state := flags(o))]
-        if _is_training_norm(name, args):
+        if is_training_norm(name, args):
             parents = [p for p in parents if not (isinstance(p[0], Leaf) and p[0].kind == "buffer")]
-        if len(parents) == 1 and _is_view(func) and isinstance(parents[0][0], Birth):
+        if len(parents) == 1 and is_view(func) and isinstance(parents[0][0], Birth):
             self.births.append(parents[0][0])
             return
         node, layer = None, self._layer()
@@ -235,7 +236,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             layer = self._node_layer(node._sequence_nr())  # noqa: SLF001
         birth = Birth(
             self._index,
-            _bare(name),
+            bare(name),
             layer,
             self.phase,
             found,
@@ -269,9 +270,9 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node: Any,
     ) -> Verdict | None:
         if node is not None:
-            return self._judge_node(birth.operation, node, _in_order(args, kwargs), out)
-        arguments = _in_order(args, kwargs)
-        if _is_half_overflow(func, args, kwargs, out) and birth.operation not in {
+            return self._judge_node(birth.operation, node, in_order(args, kwargs), out)
+        arguments = in_order(args, kwargs)
+        if is_half_overflow(func, args, kwargs, out) and birth.operation not in {
             "div",
             "reciprocal",
             "rsqrt",
@@ -323,7 +324,7 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if place >= len(arguments) or not isinstance(arguments[place], Tensor):
             return verdict
         chain = self._chain(arguments[place])
-        if any(call.out.dtype in HALF and _was_rounded_off(call) for call in chain):
+        if any(call.out.dtype in HALF and was_rounded_off(call) for call in chain):
             words = f"{verdict.argument}: too small for {str(chain[0].out.dtype)[6:]}, rounded to 0"
             return Verdict(
                 verdict.operation,
@@ -360,14 +361,14 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return Verdict("exp", "exp_overflow", words, "exp_overflow", 0.9, verdict.figures)
 
     def _chain(self, tensor: Tensor) -> list[Call]:
-        chain, address = [], _address(tensor)
+        chain, address = [], address_of(tensor)
         for call in reversed(self._window):
-            if _address(call.out) == address:
+            if address_of(call.out) == address:
                 chain.append(call)
                 sources = [a for a in call.args if isinstance(a, Tensor)]
                 if not sources:
                     break
-                address = _address(sources[0])
+                address = address_of(sources[0])
         return chain
 
     def _copied(self, args: tuple[Any, ...], written: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -378,13 +379,13 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             is_written = isinstance(value, Tensor) and id(value) in ids
             copy = value.detach().clone() if is_written else value
             if is_written and value.layout is torch.strided:
-                self._stands_for[_address(copy)] = _address(value)
+                self._stands_for[address_of(copy)] = address_of(value)
             copies.append(copy)
         return tuple(copies)
 
     def _guard(self, written: Sequence[Tensor]) -> None:
         for tensor in written:
-            address = _address(tensor)
+            address = address_of(tensor)
             if address in self._guarded and address not in self._copies:
                 whole = self._guarded[address]
                 self._copies[address] = (whole, whole.detach().clone())
@@ -393,85 +394,6 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _meeting(name: str, out: Tensor) -> Verdict:
     words = f"{name} met infinities it cannot combine (inf - inf, 0 * inf or inf / inf)"
     return Verdict(name, "infinities_meet", words, None, 0.5, describe_nonfinite(out)[1])
-
-
-def _is_half_overflow(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor
-) -> bool:
-    if out.dtype is not torch.float16:
-        return False
-    wide = _widened(func, args, kwargs)
-    return wide is not None and not flags(wide)
-
-
-def _was_rounded_off(call: Call) -> bool:
-    wide = _widened(call.func, call.args, call.kwargs)
-    if wide is None or wide.shape != call.out.shape:
-        return False
-    return bool(((call.out == 0) & (wide != 0)).any())
-
-
-def _widened(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Return the operation's first result in float32, or None where it cannot be had."""
-
-    def widen(value: Any) -> Any:
-        return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
-
-    try:
-        named = {k: torch.float32 if v in HALF else v for k, v in kwargs.items() if k != "out"}
-        wide = func(*tree_map(widen, args), **tree_map(widen, named))
-    except (RuntimeError, TypeError, NotImplementedError):
-        return None
-    first = wide[0] if isinstance(wide, (tuple, list)) else wide
-    return first if isinstance(first, Tensor) else None
-
-
-def _is_training_norm(name: str, args: tuple[Any, ...]) -> bool:
-    """Whether a batch norm writes its running statistics and does not read them."""
-    return "batch_norm" in name and (
-        name == "_batch_norm_with_update" or any(a is True for a in args[4:8])
-    )
-
-
-def _bare(name: str) -> str:
-    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
-
-
-def _is_view(func: Any) -> bool:
-    returns = func._schema.returns  # noqa: SLF001
-    return (
-        bool(returns) and returns[0].alias_info is not None and not returns[0].alias_info.is_write
-    )
-
-
-def _in_order(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    flat: list[Any] = []
-    for value in (*args, *kwargs.values()):
-        flat.extend(value) if isinstance(value, (list, tuple)) else flat.append(value)
-    return flat
-
-
-def _address(tensor: Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        return id(tensor)
-
-
-def _covers(tensor: Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-
-
-def _written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    found: list[Tensor] = []
-    for place, argument in enumerate(schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = (
-            kwargs.get(argument.name) if argument.kwarg_only or place >= len(args) else args[place]
-        )
-        found += [t for t in tree_leaves(value) if isinstance(t, Tensor)]
-    return found
 
 
 @contextlib.contextmanager
