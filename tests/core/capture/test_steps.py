@@ -16,6 +16,7 @@ from torch import nn
 from neuraldbg import NeuralDbg
 from neuraldbg.capture.ledger import is_divided
 from neuraldbg.capture.segment import Segment, merge
+from neuraldbg.schema.facts import InputStat
 from neuraldbg.trace import LEDGER_FIELDS
 
 N = 12
@@ -293,7 +294,7 @@ def test_inputs_without_plain_data_are_passed_over():
     model = Picky()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     odd = [
-        torch.randn(3, 3).to_sparse(),
+        torch.zeros(3, 3).to_sparse(),
         torch.randn(3, 3, device="meta"),
         torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)]),
         torch.ones(3, dtype=torch.bool),
@@ -308,6 +309,38 @@ def test_inputs_without_plain_data_are_passed_over():
             dbg.record_loss(loss)
     assert dbg.trace.run.warnings == ()
     assert dbg.trace.step_count == N
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_input_is_measured_by_the_values_that_it_stores(layout):
+    class Hop(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(3, 1)
+
+        def forward(self, x, links):
+            return links @ self.a(x)
+
+    links = torch.diag(torch.tensor([1.0, 2.0, 0.5, -3.0]))
+    model = Hop()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with NeuralDbg(model) as dbg:
+        for step in range(N):
+            given = links / (step != 2)  # 0 / 0 is stored too
+            given = given.to_sparse(layout=layout)
+            loss = model(torch.randn(4, 3), given).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    info = dbg.trace.run.inputs[1]
+    assert (info.name, info.shape, info.dtype) == (":1", (4, 4), "float32")
+    figures = dbg.trace.facts.inputs[:, 1]
+    assert figures[0, InputStat.MEAN] == pytest.approx(0.125)
+    assert (figures[0, InputStat.MIN], figures[0, InputStat.MAX]) == (-3.0, 2.0)
+    assert figures[:3, InputStat.NAN].tolist() == [0.0, 0.0, 1.0]
+    assert dbg.explain_failure()[0].cause == "nan_in_input"
 
 
 def test_closure_that_is_evaluated_often_is_no_accumulation():

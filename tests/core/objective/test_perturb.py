@@ -57,6 +57,16 @@ def test_reshape_where_a_transpose_was_meant_is_reported():
     assert kinds(Reordered("transpose"), torch.randn(N, T, C)) == {}
 
 
+class LastStep(Recurrent):
+    def forward(self, given):
+        states, _ = self.memory(self.read(given))
+        return self.head(states[torch.arange(N), torch.full((N,), T - 1)])
+
+
+def test_each_sample_picked_by_its_own_number_is_no_reason_to_be_silent():
+    assert "sample_leak" in kinds(LastStep(batch_first=False), torch.randn(N, T, C))
+
+
 class BatchAttention(nn.Module):
     """The first position is the same for all samples, so the output does not show the leak."""
 
@@ -93,6 +103,25 @@ class Edges(Adjacent):
         return self.b(torch.zeros_like(h).index_add(0, edges[1], h[edges[0]]))
 
 
+class Hidden(Adjacent):
+    """A graph of which the model's inputs say nothing."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.links = how, [torch.eye(N).roll(1, 0).to_sparse()]
+
+    def forward(self, given):
+        h = F.relu(self.a(given))
+        near = torch.arange(N).roll(1)[:, None].expand(N, 2)
+        if self.how == "sparse":
+            mixed = torch.sparse.mm(self.links[0], h)
+        elif self.how == "gathered":
+            mixed = h[near].mean(1)
+        else:
+            mixed = h.index_select(0, near.flatten()).view(N, 2, -1).sum(1)
+        return self.b(mixed)
+
+
 class Statistics(nn.Module):
     def __init__(self):
         super().__init__()
@@ -114,6 +143,9 @@ SILENT = {
     ),
     "graph with an adjacency matrix": lambda: (Adjacent(), torch.randn(N, C), torch.rand(N, N)),
     "graph with edges": lambda: (Edges(), torch.randn(N, C), torch.randint(0, N, (2, 30))),
+    "graph behind a closed door": lambda: (Hidden("sparse"), torch.randn(N, C)),
+    "neighbours picked by number": lambda: (Hidden("gathered"), torch.randn(N, C)),
+    "neighbours selected": lambda: (Hidden("selected"), torch.randn(N, C)),
     "statistics over the batch": lambda: (Statistics(), torch.randn(N, C)),
     "time first": lambda: (Recurrent(batch_first=False, last=False), torch.randn(T, N, C)),
     "batch first": lambda: (Recurrent(batch_first=True), torch.randn(N, T, C)),

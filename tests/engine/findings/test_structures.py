@@ -33,6 +33,16 @@ def told(name, **figures):
     return lambda step: [note] if step == 0 else []
 
 
+def graded_of(note):
+    """Return what `is.graph` says of a run whose audit made this observation."""
+    return grade("is.graph", kit.case(observations=lambda step: [note] if step == 0 else []))
+
+
+def test_relations_that_the_audit_saw_make_a_graph_whatever_layers_are_called():
+    assert graded_of(Observation("message_passing", 0, None, {"hops": 4.0, "nodes": 50.0})) == 1.0
+    assert graded_of(Observation("attention", 0, None, {"keys": 4.0})) == 0.0
+
+
 def layer(path, order, parents, **fields):
     usual = {"kind": "Linear", "role": LayerRole.LINEAR, "units": 16, "fan_in": 16}
     return LayerInfo(path=path, order=order, parents=parents, **{**usual, **fields})
@@ -210,6 +220,39 @@ def test_idle_experts_starve():
     assert kit.grade("collapse.experts_starve", starved)[:2] == (1.0, "moe")
     assert grade("collapse.experts_starve", kit.case(run)) == 0.0
     assert grade("collapse.experts_starve", kit.case()) is None
+
+
+def test_experts_of_thinned_steps_are_judged_by_those_that_were_measured():
+    run = make_run(*(f"moe.experts.{i}" for i in range(4)), "head")
+
+    def thinned(step, **of_experts):
+        """Measure the first 80 steps only, and there the given figures of the given experts."""
+        if step >= 80:
+            return {(None, A(stat)): math.nan for stat in A}
+        return {(f"moe.experts.{i}", A.CALLS): 0.0 for i in of_experts["idle"](step)}
+
+    def gradients(step):
+        return {(None, P(stat)): math.nan for stat in P} if step >= 80 else {}
+
+    def share(idle):
+        return grade(
+            "collapse.experts_starve",
+            kit.case(run, activation=lambda step: thinned(step, idle=idle), parameter=gradients),
+        )
+
+    assert share(lambda step: ()) == 0.0
+    assert share(lambda step: (step % 4,)) == 0.0
+    assert share(lambda step: (1, 2, 3)) == 1.0
+
+
+def test_expert_that_is_chosen_now_and_then_does_not_starve():
+    run = make_run(*(f"moe.experts.{i}" for i in range(4)), "head")
+
+    def chosen(step):
+        names = [f"moe.experts.{i}.weight" for i in range(4) if i != step % 4]
+        return {(name, P.GRAD_STATE): float(GradState.NONE) for name in names}
+
+    assert grade("collapse.experts_starve", kit.case(run, parameter=chosen)) == 0.0
 
 
 def test_one_hot_attention_and_queries_that_grow():

@@ -22,6 +22,9 @@ LIMIT = 8
 """Tensors per model that are measured."""
 
 
+_COMPRESSED = frozenset((torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
+
+
 class InputBoard:
     """Figures of the tensors that entered the models within one step.
 
@@ -97,13 +100,23 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _is_measurable(t: torch.Tensor) -> bool:
-    """Whether the tensor is dense, real, not empty, and has data at all."""
-    return is_plain(t) and not t.is_complex() and t.numel() > 0
+    """Whether the tensor is real, not empty, and has data at all; of a sparse one, any stored."""
+    return is_plain(stored := _stored(t)) and not t.is_complex() and stored.numel() > 0
+
+
+def _stored(t: torch.Tensor) -> torch.Tensor:
+    """Return the values that a sparse tensor stores; those of a dense one are itself."""
+    if t.layout is torch.sparse_coo:
+        return t.detach()._values()  # noqa: SLF001 - `values()` refuses what is not coalesced
+    return t.detach().values() if t.layout in _COMPRESSED else t
 
 
 def measure(tensor: torch.Tensor, row: np.ndarray, readback: Readback, *, deep: bool) -> None:
-    """Fill `[len(InputStat)]`: exact extremes and flags, the last three from a sample."""
-    t = tensor.detach()
+    """Fill `[len(InputStat)]`: exact extremes and flags, the last three from a sample.
+
+    Of a sparse tensor they are those of the values that it stores, without spreads.
+    """
+    t = _stored(tensor).detach()
     if t.is_floating_point():
         wide = t if t.dtype in {torch.float32, torch.float64} else t.float()
         low, high = torch.aminmax(wide)

@@ -10,8 +10,9 @@ import numpy as np
 from neuraldbg.baseline import theil_sen
 from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.causes.posterior_collapse import code_spread
-from neuraldbg.reasoning.causes.router_collapse import STARVED, experts
+from neuraldbg.reasoning.causes.router_collapse import IDLE, STARVED, experts, often
 from neuraldbg.reasoning.symptoms import is_own_target, output_rms
+from neuraldbg.reasoning.view import measured
 from neuraldbg.schema.facts import ActivationStat, InputStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
 from neuraldbg_engine.findings.case import largest, middle
@@ -276,15 +277,14 @@ def experts_starve(case: Case) -> Graded | None:
     groups = experts(case.view, 3)
     if not groups or case.rows < 40:
         return None
-    calls = np.nan_to_num(case.activation(ActivationStat.CALLS))
+    calls = measured(case.activation(ActivationStat.CALLS))
     worst: tuple[float, str, int] = (0.0, "", 0)
     for name, members in groups.items():
         rows = [case.view.flow.row[path] for path in members]
-        tail = max(10, case.rows // 4)
-        gradient = np.array([middle(case.view.layer_gradient(p)[-tail:]) for p in members])
-        called = (calls[-tail:, rows] > 0).mean(axis=0)
-        top = float(np.nanmax(np.nan_to_num(gradient)))
-        idle = (np.nan_to_num(gradient) < STARVED * top) | (called < 0.02)
+        gradient = often(case.view, members)
+        called = (calls[-max(10, len(calls) // 4) :, rows] > 0).mean(axis=0)
+        top = float(gradient.max())
+        idle = (gradient < STARVED * top) | (called < IDLE)
         if top > 0 and float(idle.mean()) > worst[0]:
             worst = float(idle.mean()), name, len(members)
     owner = worst[1].split("*", maxsplit=1)[0].rstrip(".").rpartition(".")[0] or None

@@ -157,9 +157,14 @@ def mixture(case: Case) -> Graded | None:
     return _is(groups, f"groups of experts: {', '.join(groups)}"[:80], len(groups))
 
 
-@finding("is.graph", "names of layers; square or edge-list inputs", is_context=True)
+@finding(
+    "is.graph", "the audit: sums over relations; names of layers; square inputs", is_context=True
+)
 def graph(case: Case) -> Graded | None:
     """The model works on a graph of nodes."""
+    notes = case.view.observations.get("message_passing", [])
+    if notes:
+        return graded(1.0, f"rows are mixed along relations {notes[0].figures['hops']:.0f} times")
     words = ("gcn", "graph", "gnn", "sage", "gat", "gin")
     named = any(
         any(re.search(rf"(?<![a-z]){w}", (x.kind + " " + x.path).lower()) for w in words)

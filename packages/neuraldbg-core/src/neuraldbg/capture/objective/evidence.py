@@ -34,7 +34,10 @@ _STATISTICS = frozenset(
         "log_softmax",
     )
 )
-_PRODUCTS = frozenset({"matmul", "mm", "spmm", "bmm", "__matmul__", "einsum", "addmm"})
+_PRODUCTS = frozenset(
+    {"matmul", "mm", "spmm", "_sparse_mm", "bmm", "__matmul__", "einsum", "addmm", "_spmm_reduce"}
+)
+_GATHERS = frozenset({"__getitem__", "index_select"})
 _SCATTERS = frozenset(
     (
         "index_add",
@@ -75,7 +78,8 @@ class Watch(TorchFunctionMode):
         super().__init__()
         self.samples, self.length = samples, length
         self.mixes_samples = False
-        """Statistics over the batch, a product with an N x N matrix, a scatter over samples."""
+        """Statistics over the batch, a product with an N x N matrix, samples gathered or scattered
+        by index."""
         self.is_causal = False
         """A causal attention call, or a triangular mask of the sequence's length."""
 
@@ -115,6 +119,19 @@ class Watch(TorchFunctionMode):
         elif name in _SCATTERS and isinstance(first, torch.Tensor) and first.ndim > 1:
             dim = options.get("dim", args[1] if len(args) > 1 else None)
             self.mixes_samples |= dim == 0 and first.shape[0] == self.samples
+        elif name in _GATHERS and isinstance(first, torch.Tensor) and first.ndim > 1:
+            index = options.get("index", args[-1]) if name == "index_select" else args[1]
+            dim = options.get("dim", args[1]) if name == "index_select" else 0
+            self.mixes_samples |= dim == 0 and self._are_others(first, index)
+
+    def _are_others(self, rows: torch.Tensor, index: Any) -> bool:
+        """Return whether samples are picked by number, neighbours or pairs: not each its own."""
+        index = index[0] if isinstance(index, tuple) and index else index
+        if not isinstance(index, torch.Tensor) or index.dtype not in {torch.int64, torch.int32}:
+            return False
+        own = torch.arange(self.samples, device=index.device)
+        is_own = index.numel() == self.samples and torch.equal(index.flatten().long(), own)
+        return index.ndim > 0 and rows.shape[0] == self.samples and not is_own
 
     @staticmethod
     def _is_square(value: Any, size: int) -> bool:

@@ -98,7 +98,9 @@ def _one_way(view: CaseView, paths: list[str]) -> int | None:
 
 
 def _has_graph(view: CaseView) -> bool:
-    """Whether a square matrix or edge list enters: the model works on a graph."""
+    """Whether rows are mixed along relations, or a square matrix or edge list enters."""
+    if "message_passing" in view.observations:
+        return True
     for each in view.run.inputs:
         shape = each.shape
         if len(shape) == 2 and shape[0] == shape[1] and shape[0] > 8:

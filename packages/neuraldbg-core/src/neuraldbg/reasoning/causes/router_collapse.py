@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, link, named
-from neuraldbg.reasoning.view import measured
+from neuraldbg.reasoning.view import measured, quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -34,7 +34,7 @@ def assess(view: CaseView) -> Assessment | None:
     best: tuple[float, str, int, int] | None = None
     for group, members in experts(view, 4).items():
         rows = [view.flow.row[path] for path in members]
-        late = np.array([_often(view.layer_gradient(path)) for path in members])
+        late = often(view, members)
         called = (calls[-max(10, len(calls) // 4) :, rows] > 0).mean(axis=0)
         ran_once = int((calls[:FIRST, rows] > 0).any(axis=0).sum())
         starved = int(np.sum((late < STARVED * late.max()) | (called < IDLE)))
@@ -86,11 +86,15 @@ def _scores(view: CaseView, group: str, count: int) -> bool:
     )
 
 
-def _often(gradient: NDArray[np.float64]) -> float:
-    """Return the 90th percentile over the last quarter: a rarely chosen expert is not starved."""
-    tail = gradient[-max(10, len(gradient) // 4) :]
-    tail = tail[np.isfinite(tail)]
-    return float(np.quantile(tail, 0.9)) if len(tail) else 0.0
+def often(view: CaseView, members: list[str]) -> NDArray[np.float64]:
+    """Return the 90th percentile of each expert's gradient over the last quarter of measured rows.
+
+    A rarely chosen expert is not starved. `[E]`; 0 where an expert never had a gradient.
+    """
+    gradients = measured(np.stack([view.layer_gradient(path) for path in members], axis=1))
+    tail = gradients[-max(10, len(gradients) // 4) :]
+    tail = np.where(np.isfinite(tail), tail, np.nan)
+    return np.nan_to_num(quiet(np.nanquantile, tail, 0.9, axis=0))
 
 
 def experts(view: CaseView, least: int) -> dict[str, list[str]]:

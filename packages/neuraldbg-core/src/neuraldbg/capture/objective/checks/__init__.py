@@ -34,6 +34,7 @@ def all_checks() -> list[Check]:
     from neuraldbg.capture.objective.checks.inplace import InplaceSkip
     from neuraldbg.capture.objective.checks.labels import LabelGap
     from neuraldbg.capture.objective.checks.loss_function import LossFunction
+    from neuraldbg.capture.objective.checks.message_passing import MessagePassing
     from neuraldbg.capture.objective.checks.normalization import NormalizationFigures
     from neuraldbg.capture.objective.checks.padding import PaddingDominates
     from neuraldbg.capture.objective.checks.probabilities import (
@@ -67,5 +68,6 @@ def all_checks() -> list[Check]:
         InplaceSkip,
         AttentionFigures,
         NormalizationFigures,
+        MessagePassing,
     )
     return [kind() for kind in kinds]
