@@ -174,7 +174,7 @@ def test_series_are_exact_to_their_limit_and_halved_beyond():
     values = np.random.default_rng(0).random(series.LIMIT + 1001)
     values[[7, 10_000]] = math.nan, math.inf
     for step, value in enumerate(values.tolist()):
-        writer._append("loss", "loss", step, value)
+        writer._append_all("loss", [step], [{"loss": value}])
         if step == series.LIMIT - 1000:
             writer.write_step(empty)
         if step % 4096 == 0:
@@ -202,7 +202,7 @@ def test_a_halved_series_equals_the_slow_twin(values, period):
         patch.setattr(series, "LIMIT", 16)
         writer = TraceWriter(None, RUN, Settings())
         for step, value in enumerate(values):
-            writer._append("loss", "loss", step, value)
+            writer._append_all("loss", [step], [{"loss": value}])
             if step % period == 0:
                 writer.flush()
         loss = writer.as_trace().loss

@@ -82,12 +82,13 @@ def theil_sen(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     xs, ys = xs[usable], ys[usable]
     keep = thin(len(xs), SLOPE_POINTS)
     xs, ys = xs[keep], ys[keep]
-    first, second = np.triu_indices(len(xs), 1)
-    run = xs[second] - xs[first]
+    order = np.arange(len(xs))
+    pairs = order[:, None] < order
+    run, rise = (xs - xs[:, None])[pairs], (ys - ys[:, None])[pairs]
     apart = run != 0
     if not apart.any():
         return float("nan"), float("nan")
-    slope = float(np.median((ys[second] - ys[first])[apart] / run[apart]))
+    slope = float(np.median(rise[apart] / run[apart]))
     return slope, float(np.median(ys - slope * xs))
 
 

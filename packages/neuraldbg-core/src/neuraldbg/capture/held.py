@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from operator import attrgetter
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.capture.segment import Segment
 from neuraldbg.schema.facts import GradState, LedgerFacts
 from neuraldbg.schema.thinned import ThinnedSteps
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from neuraldbg.capture.gradients import OwnedParameters, ParameterBoard
+    from neuraldbg.capture.segment import Segment
     from neuraldbg.schema.run import RunInfo
 
 HELD_STEPS = 1024
@@ -26,6 +27,7 @@ HELD_S = 0.25
 
 counts = attrgetter(*LedgerFacts.__dataclass_fields__)
 """The ledger's fields of a segment, as a tuple."""
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 
 class Held:
@@ -41,55 +43,65 @@ class Held:
         self.pattern: tuple[Any, ...] = ()
         self.owned: OwnedParameters | None = None
         self.row: np.ndarray | None = None
-        self._nothing = np.zeros((0, 0), dtype=np.float32)
-        self._waiting: list[tuple[int, Segment | Mapping[str, float], float]] = []
+        self._labels: list[int] = []
+        self._losses: list[Mapping[str, float]] = []
+        self._seconds: list[float] = []
+        self._heard: dict[int, Segment] = {}
+        """Those that were not bare, by their place."""
         self._began_s = 0.0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._labels)
 
     def begin(self) -> None:
         """Start the clock of the first step that is to wait."""
         self._began_s = perf_counter()
-        if self.row is not None:
-            self._nothing = np.full_like(self.row, np.nan)
 
-    def add(self, label: int, step: Segment | Mapping[str, float], seconds: float) -> None:
-        """Let a closed step wait; of one that was bare its losses are enough."""
-        self._waiting.append((label, step, seconds))
+    def add(self, label: int, step: Segment, seconds: float) -> None:
+        """Let a closed step wait."""
+        self._heard[len(self._labels)] = step
+        self.add_bare(label, step.loss_values(), seconds)
+
+    def add_bare(self, label: int, losses: Mapping[str, float], seconds: float) -> None:
+        """Let a step wait of which nothing but its losses was heard."""
+        self._labels.append(label)
+        self._losses.append(losses)
+        self._seconds.append(seconds)
 
     def is_due(self, now: float) -> bool:
         """Whether the steps have waited long enough, at `perf_counter()` time `now`."""
-        return len(self._waiting) >= HELD_STEPS or now - self._began_s > HELD_S
+        return len(self._labels) >= HELD_STEPS or now - self._began_s > HELD_S
 
     def take(self, run: RunInfo, parameters: ParameterBoard) -> ThinnedSteps:
         """Return the steps as one block, and wait for the next."""
-        held, self._waiting = self._waiting, []
-        self.begin()
-        heard = [step if isinstance(step, Segment) else None for _, step, _ in held]
-        norm, state = self._gradients(heard, parameters)
-        return ThinnedSteps(
+        heard = {place: one for place, one in self._heard.items() if one.optimizer is not None}
+        norm, state = self._gradients(parameters)
+        metrics = [_NONE] * len(self)
+        for place, one in self._heard.items():
+            metrics[place] = one.metrics
+        block = ThinnedSteps(
             run=run,
-            steps=np.array([label for label, _, _ in held], dtype=np.int64),
-            losses=tuple([s.loss_values() if isinstance(s, Segment) else s for _, s, _ in held]),
-            metrics=tuple([{} if one is None else one.metrics for one in heard]),
+            steps=np.array(self._labels, dtype=np.int64),
+            losses=tuple(self._losses),
+            metrics=tuple(metrics),
             grad_norm=norm,
             grad_state=state,
-            optimizer=np.array([self._settings_of(one) for one in heard], dtype=np.float32),
-            ledger=np.array([self._ledger_of(one) for one in heard], dtype=np.float64),
-            seconds=np.array([seconds for _, _, seconds in held]),
+            optimizer=self._settings(heard),
+            ledger=self._ledger(heard),
+            seconds=np.array(self._seconds),
         )
+        self._labels, self._losses, self._seconds, self._heard = [], [], [], {}
+        self.begin()
+        return block
 
-    def _gradients(
-        self, heard: list[Segment | None], parameters: ParameterBoard
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _gradients(self, parameters: ParameterBoard) -> tuple[np.ndarray, np.ndarray]:
         """Return norms and states `[T, P]`; NaN where nothing was heard."""
-        shape = len(heard), len(parameters.tensors)
+        shape = len(self), len(parameters.tensors)
         norm = np.full(shape, np.nan, dtype=np.float32)
         state = np.full(shape, np.nan, dtype=np.float32)
-        norms = {i: one.norms for i, one in enumerate(heard) if one is not None and one.norms}
-        measured = list(norms)
-        if measured and self.owned is not None:
+        norms = {place: one.norms for place, one in self._heard.items() if one.norms}
+        if norms and self.owned is not None:
+            measured = list(norms)
             state[measured] = GradState.NOT_STEPPED
             values = np.array(list(norms.values()), dtype=np.float32)
             rows = np.asarray(self.owned.rows)
@@ -97,11 +109,18 @@ class Held:
             norm[place], state[place] = parameters.classify(rows, values)
         return norm, state
 
-    def _settings_of(self, step: Segment | None) -> np.ndarray:
-        """Return the optimizer's row of a step; nothing was read on a bare one."""
-        if step is not None and step.optimizer is not None:
-            return step.optimizer
-        return self._nothing
+    def _settings(self, heard: Mapping[int, Segment]) -> np.ndarray:
+        """Return the optimizer's rows, `[T, O, columns]`; nothing was read on a bare step."""
+        shape = (0, 0) if self.row is None else self.row.shape
+        values = np.full((len(self), *shape), np.nan, dtype=np.float32)
+        for place, one in heard.items():
+            values[place] = one.optimizer
+        return values
 
-    def _ledger_of(self, step: Segment | None) -> tuple[Any, ...]:
-        return self.pattern if step is None or step.optimizer is None else tuple(counts(step))
+    def _ledger(self, heard: Mapping[int, Segment]) -> np.ndarray:
+        """Return the ledger's rows, `[T, F]`."""
+        values = np.empty((len(self), len(self.pattern)))
+        values[:] = self.pattern
+        for place, one in heard.items():
+            values[place] = counts(one)
+        return values

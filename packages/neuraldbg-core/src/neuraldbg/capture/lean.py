@@ -226,7 +226,7 @@ class Lean:
     def hold(self, losses: dict[str, float], end: float) -> None:
         """A step that `Quick` heard ended at `perf_counter()` time `end`."""
         steps = self._steps
-        self._held.add(steps.label, losses, end - steps.last_end_s)
+        self._held.add_bare(steps.label, losses, end - steps.last_end_s)
         self.usual.note_loss(main_loss(losses))
         steps.label += 1
         steps.ordinal += 1

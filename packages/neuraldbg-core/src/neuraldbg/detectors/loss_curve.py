@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from neuraldbg.baseline import MAD_TO_SIGMA, difference_noise, theil_sen
 from neuraldbg.schema.events import SemanticEvent
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 WINDOW = 48
 """Steps that make the band a new loss is compared with."""
+RENEW_EVERY = 4
+"""Steps between two looks at what the band is."""
+MANY = 24
+"""Steps from which on judging them at once is cheaper than one by one."""
 WARM_UP = 6
 SPIKE_Z = 9.0
 """Robust z of a single loss (OLMo-2's spike score uses 7 sd of 1,000 steps; ours has 48)."""
@@ -73,15 +78,77 @@ class LossCurve:
 
     def absorb(self, steps: ThinnedSteps) -> bool:
         """Take steps whose losses make no event; False, and as before, where one does."""
-        before = {
+        curve = [
+            (label, main_loss(losses))
+            for label, losses in zip(steps.steps.tolist(), steps.losses, strict=True)
+            if losses
+        ]
+        before = self._state_now()
+        if self._seen >= WINDOW and len(curve) >= MANY:
+            if self._is_calm(curve) and not self._reviewed(curve):
+                return True
+            vars(self).update(before)
+            before = self._state_now()
+        if not any(self._judge(label, loss) for label, loss in curve):
+            return True
+        vars(self).update(before)
+        return False
+
+    def _state_now(self) -> dict[str, Any]:
+        return {
             name: value.copy() if isinstance(value, list | dict) else value
             for name, value in vars(self).items()
         }
-        for label, losses in zip(steps.steps.tolist(), steps.losses, strict=True):
-            if losses and self._judge(label, main_loss(losses)):
-                vars(self).update(before)
-                return False
+
+    def _is_calm(self, curve: list[tuple[int, float]]) -> bool:
+        """Do at once what `_single` and the band do step by step; False where that may tell."""
+        losses = np.array([loss for _, loss in curve])
+        if not np.isfinite(losses).all():
+            return False
+        renewed = (self._seen + np.arange(1, len(losses) + 1)) % RENEW_EVERY == 0
+        history = np.concatenate((self._recent, losses))
+        bands = sliding_window_view(history, WINDOW)[1:][renewed]
+        middles = np.partition(bands, WINDOW // 2, axis=1)[:, WINDOW // 2]
+        gaps = np.abs(bands - middles[:, None])
+        scales = MAD_TO_SIGMA * np.partition(gaps, WINDOW // 2, axis=1)[:, WINDOW // 2]
+        middles = np.concatenate(([self._middle], middles))
+        scales = np.concatenate(([self._scale], scales))
+        latest = np.cumsum(renewed) - renewed
+        middle, scale = middles[latest], scales[latest]
+        level, above = np.abs(middle), losses - middle
+        z = above / np.maximum(np.maximum(scale, SCALE_FLOOR * level), 1e-12)
+        is_spike = (z > SPIKE_Z) & (above > (SPIKE_RATIO - 1) * level)
+        if is_spike.any() or not np.isfinite(z).all() or not self._drifts_back(curve, z):
+            return False
+        self._recent = history[-WINDOW:].tolist()
+        self._middle, self._scale = float(middles[-1]), float(scales[-1])
+        self._in_spike = False
         return True
+
+    def _drifts_back(self, curve: list[tuple[int, float]], z: np.ndarray) -> bool:
+        """Follow the CUSUM along `z`, `[T]`; False where it alarms."""
+        cusum, since = self._cusum, -1
+        for index, one in enumerate(np.clip(z, -4.0, 4.0).tolist()):
+            if cusum <= 0:
+                since = index
+            cusum = max(0.0, cusum + one - 1.0)
+            if cusum > DRIFT_ALARM:
+                return False
+        self._cusum = cusum
+        if since >= 0:
+            step, _ = curve[since]
+            self._drift_from, self._good = step, step - 1
+        return True
+
+    def _reviewed(self, curve: list[tuple[int, float]]) -> bool:
+        """Keep what is due for review of several steps, and look back; whether that shows any."""
+        for step, loss in curve:
+            self._seen += 1
+            if self._seen % self._stride == 0:
+                self._keep(step, loss)
+            if self._seen % REVIEW_EVERY == 0 and [*self._look_back()]:
+                return True
+        return False
 
     def on_finish(self) -> Iterable[SemanticEvent]:
         """Look back once more, and bring counts up to date."""
@@ -92,16 +159,19 @@ class LossCurve:
         recent.append(loss)
         if len(recent) > WINDOW:
             del recent[0]
-        if self._seen <= 2 * WARM_UP or self._seen % 4 == 0:
+        if self._seen <= 2 * WARM_UP or self._seen % RENEW_EVERY == 0:
             ordered = sorted(recent)
             self._middle = ordered[len(ordered) // 2]
             ordered = sorted(abs(x - self._middle) for x in recent)
             self._scale = MAD_TO_SIGMA * ordered[len(ordered) // 2]
         if self._seen % self._stride == 0:
-            self._review.append((step, loss))
-            if len(self._review) >= 4 * REVIEW_EVERY:
-                self._review = self._review[1::2]
-                self._stride *= 2
+            self._keep(step, loss)
+
+    def _keep(self, step: int, loss: float) -> None:
+        self._review.append((step, loss))
+        if len(self._review) >= 4 * REVIEW_EVERY:
+            self._review = self._review[1::2]
+            self._stride *= 2
 
     def _single(self, step: int, loss: float) -> Iterable[SemanticEvent]:
         scale = max(self._scale, SCALE_FLOOR * abs(self._middle), 1e-12)

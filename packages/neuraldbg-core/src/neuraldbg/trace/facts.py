@@ -26,7 +26,7 @@ from neuraldbg.trace.layout import Floats, Layout, repack
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 HEAD = 64
 """First steps, always exact: initialisation and warmup show here."""
@@ -145,12 +145,10 @@ class Retention:
         self._spans: list[tuple[int, int]] = []
         self._exit = HEAD
 
-    def add(self, step: int) -> int:
-        """Count a step with the label `step`; return its ordinal."""
-        self._labels.append(step)
-        ordinal = self.count
-        self.count += 1
-        return ordinal
+    def extend(self, steps: Sequence[int]) -> None:
+        """Count steps with these labels."""
+        self._labels.extend(steps)
+        self.count += len(steps)
 
     def pin(self, step: int, width: int) -> None:
         """Keep the steps around the label `step` exact; `width` is the length of a vector."""
@@ -179,43 +177,32 @@ class Retention:
     def decimate(
         self, connection: sqlite3.Connection, layouts: dict[int, Layout], target: int
     ) -> Callable[[], None]:
-        """Do one round in an open transaction; return what to call once it is committed."""
-        now = (self.rounds + 1) * PERIOD
-        layout = layouts[target]
-        leave = max(self._exit, now - _rows(TAIL, TAIL_BYTES, 4 * layout.width, HEAD))
-        spans = list(self._spans)
-        for group in self._leaving(connection, leave):
-            if len(group) == 1 and group[0][7] is not None and group[0][4] == target:
-                spans.append((group[0][0], group[0][1]))  # thinned steps came as one row
-                continue
-            bucket = merge([row_bucket(row, layouts, layout) for row in group])
-            _replace(connection, bucket, target)
-            spans.append((bucket.first, bucket.last))
-        limit = _rows(BUCKETS, BUCKET_BYTES, 12 * layout.width, 64)
-        while len(spans) > limit and (index := cheapest_pair(spans, now)) is not None:
-            pair = spans[index][0], spans[index + 1][0]
-            query = f"{SELECT} WHERE first IN (?, ?) ORDER BY first"
-            rows = connection.execute(query, pair).fetchall()
-            if len(rows) < 2:  # lost with a file that could not even be read any more
-                there = {row[0] for row in rows}
-                spans = [span for span in spans if span[0] not in pair or span[0] in there]
-                continue
-            bucket = merge([row_bucket(row, layouts, layout) for row in rows])
-            _replace(connection, bucket, target)
-            spans[index : index + 2] = [(bucket.first, bucket.last)]
+        """Do the rounds that are due in an open transaction; return what to call once committed."""
+        spans, leave, rounds = list(self._spans), self._exit, self.rounds
+        tail = _rows(TAIL, TAIL_BYTES, 4 * layouts[target].width, HEAD)
+        while self.count >= (rounds + 1) * PERIOD:
+            rounds += 1
+            now, start = rounds * PERIOD, leave
+            leave = max(start, now - tail)
+            for group in self._leaving(connection, start, leave):
+                if len(group) == 1 and group[0][7] is not None and group[0][4] == target:
+                    spans.append((group[0][0], group[0][1]))  # thinned steps came as one row
+                    continue
+                bucket = merge([row_bucket(row, layouts, layouts[target]) for row in group])
+                _replace(connection, bucket, target)
+                spans.append((bucket.first, bucket.last))
+            spans = _joined(connection, spans, now, layouts, target)
 
         def commit() -> None:
-            self._exit = leave
-            self._spans = spans
-            self.rounds += 1
+            self._exit, self._spans, self.rounds = leave, spans, rounds
 
         return commit
 
-    def _leaving(self, connection: sqlite3.Connection, leave: int) -> list[list[Row]]:
+    def _leaving(self, connection: sqlite3.Connection, start: int, leave: int) -> list[list[Row]]:
         """Return the rows that stop being exact, as the groups that become one row each."""
         groups: list[list[Row]] = []
         query = f"{SELECT} WHERE first >= ? AND first < ? ORDER BY first"
-        for row in connection.execute(query, (self._exit, leave)):
+        for row in connection.execute(query, (start, leave)):
             ordinal = row[0]
             if ordinal in self._pinned:
                 continue
@@ -225,6 +212,29 @@ class Retention:
             else:
                 groups.append([row])
         return groups
+
+
+def _joined(
+    connection: sqlite3.Connection,
+    spans: list[tuple[int, int]],
+    now: int,
+    layouts: dict[int, Layout],
+    target: int,
+) -> list[tuple[int, int]]:
+    """Merge neighbouring rows until there are few enough; return what they span."""
+    limit = _rows(BUCKETS, BUCKET_BYTES, 12 * layouts[target].width, 64)
+    while len(spans) > limit and (index := cheapest_pair(spans, now)) is not None:
+        pair = spans[index][0], spans[index + 1][0]
+        query = f"{SELECT} WHERE first IN (?, ?) ORDER BY first"
+        rows = connection.execute(query, pair).fetchall()
+        if len(rows) < 2:  # lost with a file that could not even be read any more
+            there = {row[0] for row in rows}
+            spans = [span for span in spans if span[0] not in pair or span[0] in there]
+            continue
+        bucket = merge([row_bucket(row, layouts, layouts[target]) for row in rows])
+        _replace(connection, bucket, target)
+        spans[index : index + 2] = [(bucket.first, bucket.last)]
+    return spans
 
 
 def _rows(most: int, budget_bytes: int, row_bytes: int, least: int) -> int:

@@ -20,7 +20,7 @@ from neuraldbg.trace.store import Busy, Store, path_of_rank
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from neuraldbg.schema.events import SemanticEvent
@@ -136,9 +136,11 @@ class TraceWriter:
             identity = self._layout_ids.get(layout)
             if identity is None:
                 identity = self._new_layout(layout)
-            ordinal = self._retention.add(step.step)
+            ordinal = self._retention.count
+            self._retention.extend([step.step])
             self._rows.append(facts.exact_row(ordinal, step.step, identity, vector.tobytes()))
-            self._append_all(step.step, step.losses, step.metrics)
+            self._append_all("loss", [step.step], [step.losses])
+            self._append_all("metric", [step.step], [step.metrics])
             for observation in step.observations:
                 self._observe(observation)
             self._flush_if_due(1)
@@ -159,19 +161,21 @@ class TraceWriter:
                 identity = self._new_layout(layout)
             labels = steps.steps.tolist()
             first = self._retention.count
-            for index, label in enumerate(labels):
-                self._retention.add(label)
-                self._append_all(label, steps.losses[index], steps.metrics[index])
+            self._retention.extend(labels)
+            self._append_all("loss", labels, steps.losses)
+            self._append_all("metric", labels, steps.metrics)
             self._rows += facts.thinned_rows(first, labels, identity, matrix, is_exact=is_exact)
             self._flush_if_due(len(labels))
 
     def _append_all(
-        self, label: int, losses: Mapping[str, float], metrics: Mapping[str, float]
+        self, kind: str, labels: Sequence[int], figures: Sequence[Mapping[str, float]]
     ) -> None:
-        for name, value in losses.items():
-            self._append("loss", name, label, value)
-        for name, value in metrics.items():
-            self._append("metric", name, label, value)
+        """Add the numbers of several steps to their series."""
+        for label, numbers in zip(labels, figures, strict=True):
+            for name, value in numbers.items():
+                writer = self._series.get((kind, name)) or self._new_series(kind, name)
+                if writer is not None:
+                    writer.append(label, float(value))
 
     def _flush_if_due(self, count: int) -> None:
         """Commit where `count` steps that have just been recorded make it due."""
@@ -209,16 +213,15 @@ class TraceWriter:
         self._target = self._layout_ids[union]
         return self._layout_ids[layout]
 
-    def _append(self, kind: str, name: str, step: int, value: float) -> None:
-        writer = self._series.get((kind, name))
-        if writer is None:
-            if len(self._series) >= SERIES:
-                if len(self._series) == SERIES and "series" not in self._revisions:
-                    self._revisions["series"] += 1
-                    self._warn(f"only the first {SERIES} names of losses and metrics are recorded")
-                return
-            writer = self._series[kind, name] = series.SeriesWriter(len(self._series))
-        writer.append(step, float(value))
+    def _new_series(self, kind: str, name: str) -> series.SeriesWriter | None:
+        """Start a series; None where there are too many."""
+        if len(self._series) >= SERIES:
+            if len(self._series) == SERIES and "series" not in self._revisions:
+                self._revisions["series"] += 1
+                self._warn(f"only the first {SERIES} names of losses and metrics are recorded")
+            return None
+        writer = self._series[kind, name] = series.SeriesWriter(len(self._series))
+        return writer
 
     def _observe(self, observation: Observation) -> None:
         key = observation.kind, observation.layer
@@ -236,7 +239,7 @@ class TraceWriter:
             self._last_commit_s = time.perf_counter()
             try:
                 self._commit()
-                while self._retention.is_due:
+                if self._retention.is_due:
                     self._decimate()
                 for key, writer in self._series.items():
                     if writer.is_full:
