@@ -41,6 +41,8 @@ class Reading:
     events: tuple[Any, ...]
     heuristic: tuple[Any, ...]
     """What core alone answers."""
+    ruled_out: frozenset[str]
+    """Causes that the recorded place of a birth contradicts."""
 
     @property
     def first(self) -> str | None:
@@ -51,7 +53,7 @@ class Reading:
     def case(self) -> Any:
         """What a verdict asks of a case."""
         trace = SimpleNamespace(events=self.events)
-        return SimpleNamespace(trace=trace, assessments=self.assessments)
+        return SimpleNamespace(trace=trace, assessments=self.assessments, ruled_out=self.ruled_out)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def read(trace: str) -> Reading:
     opened = open_trace(trace)
     case = Case(opened)
     findings = dict(all_findings(case))
-    reading = Reading(findings, case.assessments, tuple(opened.events), tuple(reason(opened)))
+    core = tuple(reason(opened))
+    reading = Reading(findings, case.assessments, tuple(opened.events), core, case.ruled_out)
     kept.write_bytes(pickle.dumps((mark, reading)))
     return reading
 

@@ -185,3 +185,23 @@ def test_accuracy_command_scores_both_editions_and_survives_a_program_that_kills
     for edition in ("core", "engine"):
         assert rows["archive", "faulty"]["marks"][edition]["cause@1"]
         assert rows["archive", "fixed"]["marks"][edition]["quiet"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # four processes import torch one after the other
+def test_recorded_programs_are_scored_without_training_them_again(tmp_path: Path) -> None:
+    poison = 'x[0, 0] = float("nan")'
+    program, corpus = tmp_path / "archive.py", tmp_path / "corpus"
+    program.write_text(FAULTY.replace("{fault}", poison))
+    for command in (
+        ["corpus.py", str(corpus), str(program), "--jobs", "1"],
+        ["fit_engine.py", "score", str(corpus), "--jobs", "1"],
+    ):
+        answer = subprocess.run(
+            [sys.executable, str(BENCHMARKS / command[0]), *command[1:]],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert "2 runs of 1 programs" in answer.stdout
+    assert re.search(r"engine +detected 1/1 .*cause@1 1/1 .*quiet 1/1", answer.stdout)

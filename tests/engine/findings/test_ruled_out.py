@@ -9,13 +9,12 @@ import pytest
 from neuraldbg.schema.facts import Observation
 from neuraldbg.schema.run import INPUT, LayerInfo, LayerRole
 from neuraldbg.testing import make_run
-from neuraldbg_engine.findings.numerics import ruled_out
 
 
 def born(operation, mechanism="", run=kit.RUN):
     words = {"operation": operation, "phase": "forward", "mechanism": mechanism}
     note = Observation("nonfinite_birth", 0, "fc1", {}, words)
-    return ruled_out(kit.case(run, observations=lambda step: [note] if step == 0 else []))
+    return kit.case(run, observations=lambda step: [note] if step == 0 else []).ruled_out
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def test_operation_that_met_infinities_made_before_it_contradicts_nothing():
 
 
 def test_without_a_place_only_a_mask_without_attention_is_ruled_out():
-    assert ruled_out(kit.case()) == {"fully_masked_attention"}
+    assert kit.case().ruled_out == {"fully_masked_attention"}
     attends = LayerInfo(
         path="attn",
         kind="MultiheadAttention",
@@ -47,4 +46,4 @@ def test_without_a_place_only_a_mask_without_attention_is_ruled_out():
         parents=(INPUT,),
         is_output=True,
     )
-    assert ruled_out(kit.case(make_run(attends))) == frozenset()
+    assert kit.case(make_run(attends)).ruled_out == frozenset()

@@ -17,7 +17,6 @@ from neuraldbg_engine.causes.card import OPPOSITE
 from neuraldbg_engine.explain import wording
 from neuraldbg_engine.explain.draft import Draft
 from neuraldbg_engine.findings import Case, all_findings, registered
-from neuraldbg_engine.findings.numerics import ruled_out
 from neuraldbg_engine.graph import chain_for
 from neuraldbg_engine.inference import evidence_of, infer
 
@@ -91,7 +90,7 @@ class Verdict:
         probable, sure = self.posterior.causes, self.numbers.confidence
         if self.first is None and 1 - self.posterior.none < FAULTY:
             return []
-        impossible = ruled_out(self.case) - set(self.assessments)
+        impossible = self.case.ruled_out - set(self.assessments)
         named = [name for name in probable if name != UNKNOWN and name not in impossible]
         if self.first in named and _odds(probable[named[0]]) < OVERRULED * _odds(
             probable[self.first]

@@ -12,6 +12,7 @@ from neuraldbg.reasoning.rank import assess_all
 from neuraldbg.reasoning.view import EARLY, CaseView, quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerRole
+from neuraldbg_engine.findings.birth import ruled_out
 from neuraldbg_engine.graph import CausalGraph
 from neuraldbg_engine.graph.anomalies import layer_gradient
 from neuraldbg_engine.timeline import Change, Onset, change_point
@@ -45,6 +46,11 @@ class Case:
     def assessments(self) -> tuple[Assessment, ...]:
         """What every one of core's specialists had to say, before they are weighed."""
         return tuple(assess_all(self.view))
+
+    @cached_property
+    def ruled_out(self) -> frozenset[str]:
+        """Causes that the place where the first NaN or Inf was born contradicts."""
+        return ruled_out(self.view)
 
     @cached_property
     def graph(self) -> CausalGraph:

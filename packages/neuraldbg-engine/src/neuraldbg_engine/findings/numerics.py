@@ -7,63 +7,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.causes.nonfinite import KINDS, runaway
+from neuraldbg.reasoning.causes.nonfinite import runaway
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
+from neuraldbg_engine.findings.birth import birth
 from neuraldbg_engine.findings.case import largest
 from neuraldbg_engine.findings.finding import Graded, Look, finding, graded, log_ramp, ramp
 
 if TYPE_CHECKING:
-    from neuraldbg.schema.facts import Observation
     from neuraldbg_engine.findings.case import Case
 
 FP16_MAX = 65504.0
 """Largest finite number of float16 (IEEE 754)."""
 
 
-def birth(case: Case) -> Observation | None:
-    """Return the first birth of a value that is not finite, as capture located it."""
-    notes = [note for kind in KINDS for note in case.view.observations.get(kind, [])]
-    return min(notes, key=lambda n: (n.step, KINDS.index(n.kind)), default=None)
-
-
-BORN_IN = {
-    "log_of_nonpositive": ("log", "entr", "nll", "kl_div"),
-    "sqrt_at_zero": ("sqrt", "norm", "pow", "std", "var", "dist", "hypot", "acos", "asin"),
-    "division_by_zero": ("div", "recip", "sqrt", "pow", "mean", "norm", "mod", "remainder", "cos"),
-    "exp_overflow": ("exp", "sinh", "cosh", "pow", "softplus", "elu", "softmax"),
-    "infeasible_target": ("ctc",),
-    "single_sample_statistics": ("std", "var", "norm", "mean", "div", "cov", "corr"),
-    "fully_masked_attention": ("softmax", "attention", "logsumexp"),
-}
-"""Parts of the names of operations in which each cause can bear a value that is not finite."""
-
-
-LATER = frozenset({"overflow", "gradient_overflow", "infinities_meet", "undefined", "nonfinite"})
-"""Mechanisms that meet what an operation before them made."""
-
-
-def ruled_out(case: Case) -> frozenset[str]:
-    """Return the causes that the place of the birth contradicts.
-
-    Where it was found, the operation must be one that the cause breaks; where it was not, or where
-    it only met what was made before, a model that does not attend masks no attention.
-    """
-    note = birth(case)
-    words = note.words if note is not None and note.kind == "nonfinite_birth" else {}
-    operation = words.get("operation", "")
-    if not operation or words.get("mechanism", "") in LATER:
-        return frozenset(() if case.view.flow.has_attention else ("fully_masked_attention",))
-    return frozenset(
-        cause for cause, parts in BORN_IN.items() if not any(one in operation for one in parts)
-    )
-
-
 def _born_in(phase: str) -> Look:
     def look(case: Case) -> Graded | None:
         if not case.rows:
             return None
-        note = birth(case)
+        note = birth(case.view)
         if note is None or note.words.get("phase", "") != phase:
             return graded(0.0)
         operation = note.words.get("operation", "") or "an operation that was not found"
