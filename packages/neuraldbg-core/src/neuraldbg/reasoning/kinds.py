@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters, has_low_rank_pair
+from neuraldbg.reasoning.symptoms import is_always_zero
 from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.facts import ParameterStat
 from neuraldbg.schema.vocabulary import FailureType
@@ -156,6 +157,21 @@ def _is_recurrent(view: CaseView) -> bool:
     return not view.curve.learned or any(note.layer in cells for note in notes)
 
 
+def _teaches_nothing(view: CaseView) -> bool:
+    """For terms that are always 0: one behind an empty mask may wait for its samples.
+
+    It counts where parameters that it alone would train get gradients of exactly 0 to the end.
+    """
+    state = view.parameter(ParameterStat.GRAD_STATE)
+    for note in view.observations.get("constant_term", ()):
+        if not note.words.get("reason", "").endswith("mask"):
+            return True
+        rows = [i for i, p in enumerate(view.run.parameters) if p.layer == note.layer]
+        if note.figures.get("alone", 0) and rows and is_always_zero(state, rows):
+            return True
+    return False
+
+
 @dataclass(frozen=True)
 class Known:
     """How one kind of observation is read."""
@@ -239,7 +255,11 @@ KINDS: dict[str, Known] = {
         "a term of the loss has no path to any parameter it is meant for",
     ),
     "constant_term": Known(
-        "constant_loss_term", WIRING, "a term of the loss does not change though its inputs do"
+        "constant_loss_term",
+        WIRING,
+        "a term of the loss does not change though its inputs do",
+        _teaches_nothing,
+        0.8,
     ),
     "probabilities_into_cross_entropy": Known(
         "double_softmax",

@@ -91,7 +91,17 @@ def _fresh(note: Observation) -> str:
     return f"the optimizer is {name}" if name else ""
 
 
+def _idle(note: Observation) -> str:
+    reason = note.words.get("reason")
+    return (
+        f"the {note.words.get('term', 'term')} is exactly 0 on every step: {reason}"
+        if reason
+        else ""
+    )
+
+
 CLAUSES: dict[str, Callable[[Observation], str]] = {
+    "constant_term": _idle,
     "sum_reduction": _summed,
     "foreign_optimizer_parameters": _foreign,
     "temperature": _temperature,

@@ -10,7 +10,7 @@ import numpy as np
 
 from neuraldbg.baseline import theil_sen
 from neuraldbg.reasoning.view import quiet
-from neuraldbg.schema.facts import ActivationStat, ParameterStat
+from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
 
 if TYPE_CHECKING:
@@ -354,3 +354,22 @@ def lr_leap(view: CaseView) -> Leap | None:
         if ratio > 2 and top - float(np.max(before)) > 6 * curve.noise:
             return Leap(row, float(highest[at - 1]), float(lr[row]), ratio)
     return None
+
+
+ALWAYS = 0.98
+"""Share of the measured steps on which the gradient must be exactly zero."""
+ENOUGH = 20
+"""Steps that show that it is no start (a gate that opens, a weight that is annealed from 0)."""
+
+
+def is_always_zero(state: NDArray[np.float64], rows: list[int]) -> bool:
+    """Whether the gradients of these parameters were zero from the first step on, always.
+
+    Args:
+        state: `GradState` by step and parameter, `[T, P]`.
+        rows: places of the parameters.
+    """
+    own = state[:, rows]
+    own = own[~np.isnan(own).any(axis=1) & (own != GradState.NOT_STEPPED).all(axis=1)]
+    zero = (own == GradState.ZERO).all(axis=1)
+    return len(zero) >= ENOUGH and bool(zero[:ENOUGH].all()) and float(zero.mean()) > ALWAYS

@@ -13,18 +13,14 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, link, named
 from neuraldbg.reasoning.causes.observed import SYMPTOMATIC
-from neuraldbg.reasoning.symptoms import RECTIFIERS, flat_share
-from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
+from neuraldbg.reasoning.symptoms import RECTIFIERS, flat_share, is_always_zero
+from neuraldbg.schema.facts import ActivationStat, ParameterStat
 from neuraldbg.schema.run import LayerRole
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
-ALWAYS = 0.98
-"""Share of the measured steps on which the gradient must be exactly zero."""
-ENOUGH = 20
-"""Steps that show that it is no start (a gate that opens, a weight that is annealed from 0)."""
 SHUT = 0.9
 """Share of units out of reach from which zeros are the activation function's own."""
 
@@ -34,7 +30,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not view.curve or view.curve.learned or view.is_broken or len(view.run.models) > 1:
         return None
     state = view.parameter(ParameterStat.GRAD_STATE)
-    idle = [x.path for x in view.flow.weighted if _is_zero(state, view.flow.matrices[x.path])]
+    idle = [x.path for x in view.flow.weighted if is_always_zero(state, view.flow.matrices[x.path])]
     trained = [x.path for x in view.flow.weighted if x.path not in idle]
     entries = {x.path for x in view.flow.entries}
     if not trained or not entries & set(idle) or _has_own_reason(view, idle):
@@ -60,14 +56,6 @@ def assess(view: CaseView) -> Assessment | None:
         explains=SYMPTOMATIC | {"blocked_zero_init", "half_precision_underflow"},
         is_direct=True,
     )
-
-
-def _is_zero(state: np.ndarray, rows: list[int]) -> bool:
-    """Whether the gradients of these parameters were zero from the first step on, always."""
-    own = state[:, rows]
-    own = own[~np.isnan(own).any(axis=1) & (own != GradState.NOT_STEPPED).all(axis=1)]
-    zero = (own == GradState.ZERO).all(axis=1)
-    return len(zero) >= ENOUGH and bool(zero[:ENOUGH].all()) and float(zero.mean()) > ALWAYS
 
 
 FADED = 1e-20

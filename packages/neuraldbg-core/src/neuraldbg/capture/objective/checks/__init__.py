@@ -31,6 +31,7 @@ def all_checks() -> list[Check]:
     from neuraldbg.capture.objective.checks.cut_history import CutHistory
     from neuraldbg.capture.objective.checks.degenerate import DegenerateTargets
     from neuraldbg.capture.objective.checks.detached import DetachedTerm
+    from neuraldbg.capture.objective.checks.idle import IdleTerm
     from neuraldbg.capture.objective.checks.inplace import InplaceSkip
     from neuraldbg.capture.objective.checks.labels import LabelGap
     from neuraldbg.capture.objective.checks.loss_function import LossFunction
@@ -62,6 +63,7 @@ def all_checks() -> list[Check]:
         DetachedTerm,
         CutHistory,
         ConstantTerm,
+        IdleTerm,
         DegenerateTargets,
         NegativeTerm,
         Temperature,
