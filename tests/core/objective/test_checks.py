@@ -89,6 +89,15 @@ def raw_scores_into_kl(wrong):
     )
 
 
+@program("scores_into_probability_loss", "2")
+def tempered_scores_into_kl(wrong):
+    return mlp(K), lambda m: F.kl_div(
+        m(x()) / 3 if wrong else (m(x()) / 3).log_softmax(1),
+        torch.rand(N, K).softmax(1),
+        reduction="batchmean",
+    )
+
+
 @program("broadcast_loss", "2")
 def column_against_row_fused(wrong):
     return mlp(1), lambda m: F.smooth_l1_loss(m(x()), x(N) if wrong else x(N, 1))

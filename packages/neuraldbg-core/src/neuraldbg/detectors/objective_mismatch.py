@@ -25,6 +25,7 @@ KINDS = frozenset(
         "future_leak",
         "labels_unrelated",
         "negative_term",
+        "unopposed_log_scale",
         "degenerate_targets",
     }
 )

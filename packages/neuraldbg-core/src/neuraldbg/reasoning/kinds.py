@@ -334,6 +334,12 @@ KINDS: dict[str, Known] = {
         OBJECTIVE,
         "an error measure enters the loss with a negative factor, so the run maximises it",
     ),
+    "unopposed_log_scale": Known(
+        "wrong_loss_sign",
+        OBJECTIVE,
+        "the logarithm of the scale in {where} and its exponential push the loss the same way, so "
+        "nothing holds the scale: one of the two has the wrong sign",
+    ),
     "custom_gradient": Known(
         "custom_backward_wrong",
         WIRING,

@@ -34,6 +34,7 @@ def all_checks() -> list[Check]:
     from neuraldbg.capture.objective.checks.idle import IdleTerm
     from neuraldbg.capture.objective.checks.inplace import InplaceSkip
     from neuraldbg.capture.objective.checks.labels import LabelGap
+    from neuraldbg.capture.objective.checks.log_scale import UnopposedLogScale
     from neuraldbg.capture.objective.checks.loss_function import LossFunction
     from neuraldbg.capture.objective.checks.message_passing import MessagePassing
     from neuraldbg.capture.objective.checks.normalization import NormalizationFigures
@@ -66,6 +67,7 @@ def all_checks() -> list[Check]:
         IdleTerm,
         DegenerateTargets,
         NegativeTerm,
+        UnopposedLogScale,
         Temperature,
         InplaceSkip,
         AttentionFigures,

@@ -15,8 +15,21 @@ if TYPE_CHECKING:
     import torch
 
     from neuraldbg.capture.objective.losses import Term
+    from neuraldbg.capture.objective.tape import Tape
     from neuraldbg.capture.objective.view import View
     from neuraldbg.schema.facts import Observation
+
+
+def is_raw(tape: Tape, place: int, depth: int = 6) -> bool:
+    """Return whether the value at `place` is a layer's scores, scaled by a number or added up."""
+    place = tape.through(place)
+    if place == NONE or not depth:
+        return False
+    name, below = tape.names[place], tape.inputs[place]
+    carried = [each for each in below if each != NONE]
+    if name in {"Add", "Sub"} or (name in {"Mul", "Div"} and below[0] != NONE == below[-1]):
+        return bool(carried) and all(is_raw(tape, each, depth - 1) for each in carried)
+    return name in WEIGHTED
 
 
 def _class_axis(values: torch.Tensor) -> int:
@@ -67,7 +80,7 @@ class ScoresIntoProbabilityLoss:
         name = view.tape.names[term.feed] if term.feed != NONE else ""
         if name in {"Softmax", "Sigmoid"}:
             return "probabilities", 0.9
-        return ("scores", 0.85) if name in WEIGHTED else ("", 0.0)
+        return ("scores", 0.85) if is_raw(view.tape, term.feed) else ("", 0.0)
 
     def _bce(self, view: View, term: Term) -> tuple[str, float]:
         name = view.tape.names[term.feed] if term.feed != NONE else ""
@@ -75,4 +88,4 @@ class ScoresIntoProbabilityLoss:
             below = view.tape.through(view.tape.inputs[term.feed][0])
             under = view.tape.names[below] if below != NONE else ""
             return ("clamped scores", 0.7) if under in WEIGHTED else ("", 0.0)
-        return ("scores", 0.8) if name in WEIGHTED else ("", 0.0)
+        return ("scores", 0.8) if is_raw(view.tape, term.feed) else ("", 0.0)
