@@ -4,8 +4,9 @@
 Pages come from the vocabulary, the docstrings of the programs, the source of the detectors and
 `causes/catalogue.toml`. What NeuralDBG says of a program comes from running it: `says.txt` beside
 the program, and `detectors.json`, for each cause the detectors whose events are its evidence.
-With `--pages`, nothing is run and only the pages are written; with ids of causes, only their
-programs are run.
+Detectors whose events no cause cites have programs of their own, in `detectors/NAME`.
+With `--pages`, nothing is run and only the pages are written; with ids of causes or names of
+detectors, only their programs are run.
 """
 
 from __future__ import annotations
@@ -127,6 +128,10 @@ def record(only: Collection[str] = ()) -> None:
         ):
             print(f"{folder.name} is a known gap no longer: take it out of catalogue.toml")
         seen[folder.name] = sorted({event.detector for one in mine for event in one.evidence})
+    for folder in sorted(path.parent for path in DETECTORS.glob("*/bad.py")):
+        if not only or folder.name in only:
+            lines = events_of(folder.name, session(folder / "bad.py"))
+            (folder / "says.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     text = json.dumps(seen, indent=2, sort_keys=True)
     (CAUSES / "detectors.json").write_text(f"{text}\n", encoding="utf-8")
 
@@ -152,21 +157,29 @@ def docstring(program: Path) -> tuple[str, str, int]:
     return first, rest, tree.body[1].lineno
 
 
-def listing(name: str, program: str, *, marked: str = "") -> str:
+def listing(folder: Path, program: str, *, marked: str = "") -> str:
     """Return the directive that shows a program from its first statement on."""
-    start = docstring(CAUSES / name / program)[2]
+    start = docstring(folder / program)[2]
     options = f":language: python\n:lines: {start}-\n"
     if marked:
         options += f":emphasize-lines: {marked}\n"
-    return f"```{{literalinclude}} {name}/{program}\n{options}```\n"
+    return f"```{{literalinclude}} {folder.name}/{program}\n{options}```\n"
 
 
-def changed(name: str, program: str, other: str) -> str:
+def pair(folder: Path) -> tuple[str, str]:
+    """Return the listings of the bad and of the good program, with what differs marked."""
+    return (
+        listing(folder, "bad.py", marked=changed(folder, "bad.py", "good.py")),
+        listing(folder, "good.py", marked=changed(folder, "good.py", "bad.py")),
+    )
+
+
+def changed(folder: Path, program: str, other: str) -> str:
     """Return the shown lines in which a program differs from the other one, as Sphinx counts."""
-    start = docstring(CAUSES / name / program)[2]
+    start = docstring(folder / program)[2]
     here, there = (
-        (CAUSES / name / file).read_text(encoding="utf-8").splitlines()[begin - 1 :]
-        for file, begin in ((program, start), (other, docstring(CAUSES / name / other)[2]))
+        (folder / file).read_text(encoding="utf-8").splitlines()[begin - 1 :]
+        for file, begin in ((program, start), (other, docstring(folder / other)[2]))
     )
     matcher = difflib.SequenceMatcher(None, there, here, autojunk=False)
     lines = [
@@ -223,8 +236,7 @@ def cause_page(cause: Cause) -> str:
         return "\n".join([f"# `{cause.id}`\n", about, signs, against, remedy, proof])
     what, why, _ = docstring(CAUSES / cause.id / "bad.py")
     better = docstring(CAUSES / cause.id / "good.py")[0]
-    bad = listing(cause.id, "bad.py", marked=changed(cause.id, "bad.py", "good.py"))
-    good = listing(cause.id, "good.py", marked=changed(cause.id, "good.py", "bad.py"))
+    bad, good = pair(CAUSES / cause.id)
     return "\n".join(
         [
             f"# `{cause.id}`\n",
@@ -343,14 +355,32 @@ SETTINGS = {
 
 
 def _programs(name: str) -> str:
+    if (DETECTORS / name).is_dir():
+        return _own_programs(DETECTORS / name)
     members = [cause for cause, detectors in sorted(evidence().items()) if name in detectors]
-    if not members:
-        return "No cause of the catalogue rests on its events alone: they are notes.\n"
     listed = "\n".join(f"- [`{cause}`](../causes/{cause}.md)" for cause in members)
     return (
-        "Each of these pages has a program that sets it off and one that does not, "
+        "Each of these pages has a program that sets it off and one without the fault, "
         f"and its events are evidence of the cause:\n\n{listed}\n"
     )
+
+
+def _own_programs(folder: Path) -> str:
+    """Return the programs of a detector whose events no cause of the catalogue cites."""
+    bad, good = pair(folder)
+    what, why, _ = docstring(folder / "bad.py")
+    better = docstring(folder / "good.py")[0]
+    return (
+        "No cause of the catalogue rests on its events alone: they are notes.\n\n"
+        f"{what}\n{sentences(why)}\n\n{bad}\nIts events:\n\n"
+        f"```{{literalinclude}} {folder.name}/says.txt\n:language: text\n```\n\n"
+        f"{better}\n\n{good}\nOf this program it reports nothing.\n"
+    )
+
+
+def events_of(detector: str, dbg: Inquiry) -> list[str]:
+    """Return the events of one detector, one line each."""
+    return [str(event) for event in dbg.events if event.detector == detector]
 
 
 def detectors_index() -> str:

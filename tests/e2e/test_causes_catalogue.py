@@ -39,6 +39,11 @@ KNOWN_GAPS = CATALOGUE.notes()["known_gaps"]
 PAIRS = [cause for cause in ALL if cause not in UNSEEN]
 NAMED = [cause for cause in PAIRS if cause not in KNOWN_GAPS["bad"]]
 QUIET = [cause for cause in PAIRS if cause not in KNOWN_GAPS["good"]]
+OWN = sorted(path.parent.name for path in (DOCS / "detectors").glob("*/bad.py"))
+FOLDERS = [
+    *(DOCS / "causes" / cause for cause in PAIRS),
+    *(DOCS / "detectors" / name for name in OWN),
+]
 MOST_LINES = 45
 NO_FLOOR = {
     "discriminator_overpowers": "two nets against each other: no loss of either falls for good",
@@ -86,10 +91,32 @@ def test_every_detector_has_a_page() -> None:
     }
 
 
-@pytest.mark.parametrize("cause", PAIRS)
-@pytest.mark.parametrize("name", ["bad.py", "good.py"])
-def test_program_is_short_and_uses_the_public_face_alone(cause: str, name: str) -> None:
-    text = _program(cause, name).read_text("utf-8")
+def test_every_detector_has_programs_of_its_own_or_those_of_a_cause() -> None:
+    cited = {name for names in CATALOGUE.evidence().values() for name in names}
+    assert {detector.name for detector in neuraldbg_detectors()} == cited | set(OWN)
+    assert not cited & set(OWN)
+    assert not [name for name in OWN if not (DOCS / "detectors" / name / "good.py").is_file()]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_programs_of_a_detector_set_it_off_and_do_not(name: str) -> None:
+    folder = DOCS / "detectors" / name
+    told = CATALOGUE.events_of(name, CATALOGUE.session(folder / "bad.py"))
+    assert told == (folder / "says.txt").read_text("utf-8").splitlines() != []
+    dbg = CATALOGUE.session(folder / "good.py")
+    assert CATALOGUE.events_of(name, dbg) == []
+    assert dbg.explain_failure() == [], dbg.summary()
+    losses = dbg.loss_history
+    assert statistics.median(losses[-15:]) < 0.75 * statistics.median(losses[:3])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [folder / name for folder in FOLDERS for name in ("bad.py", "good.py")],
+    ids=lambda program: f"{program.parent.name}-{program.name}",
+)
+def test_program_is_short_and_uses_the_public_face_alone(program: Path) -> None:
+    text = program.read_text("utf-8")
     tree = ast.parse(text)
     code = text.splitlines()[tree.body[1].lineno - 1 :]
     assert len(code) <= MOST_LINES
@@ -109,6 +136,7 @@ def test_bad_program_is_named_first(cause: str) -> None:
     accepted = {cause, ACCEPTED.get(cause, {"cause": cause})["cause"]}
     assert found[0].cause in accepted, dbg.summary()
     assert cause in [hypothesis.cause for hypothesis in found]
+    assert set(CATALOGUE.evidence()[cause]) <= {event.detector for event in dbg.events}
 
 
 @pytest.mark.parametrize("cause", QUIET)
