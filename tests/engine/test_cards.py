@@ -37,6 +37,11 @@ def test_no_finding_speaks_twice_for_a_cause_or_for_and_against_it(card):
     assert listed, "a cause that nothing speaks for cannot be found"
 
 
+def test_what_capture_saw_of_a_fault_is_evidence_on_some_card():
+    listed = {name for card in deck().values() for name in card.findings}
+    assert [n for n in registered() if n.startswith("observed.") and n not in listed] == []
+
+
 def test_a_plugins_cause_becomes_a_card_and_its_card_is_kept():
     card = Card.model_validate(PLAIN | {"for": {"decisive": ["loss.diverged"]}})
     plain = Cause(**PLAIN | {"id": "another"})

@@ -50,6 +50,24 @@ def test_cell_whose_state_is_detached_on_each_step_is_named(run_audit, cell, eve
     )
 
 
+@pytest.mark.parametrize(("every", "is_cut"), [(1, True), (None, False), (8, False)])
+@pytest.mark.parametrize("losses_per_step", [1, 4])
+def test_cell_that_the_loop_itself_calls_is_named_too(run_audit, every, is_cut, losses_per_step):
+    torch.manual_seed(0)
+    parts = nn.ModuleDict({"cell": nn.GRUCell(2, 6), "read": nn.Linear(6, 1)})
+
+    def losses(_step):
+        for _ in range(losses_per_step):
+            state = torch.zeros(4, 6)
+            for at, now in enumerate(torch.randn(24, 4, 2)):
+                state = state.detach() if every and at % every == 0 else state
+                state = parts["cell"](now, state)
+            yield parts["read"](state).square().mean(), [parts]
+
+    said = run_audit({"": parts}, losses, steps=2)
+    assert ("history_cut" in said) is is_cut
+
+
 def test_layer_called_by_accumulated_forwards_is_not_taken_for_a_recurrence(run_audit):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.capture.objective.tape import is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from neuraldbg.capture.objective.view import View
     from neuraldbg.schema.facts import Observation
@@ -31,7 +31,7 @@ class CutHistory:
         self._told: set[str] = set()
 
     def observe(self, view: View) -> Iterable[Observation]:
-        """Compare the calls of each layer with those of the module that holds it."""
+        """Compare the calls of each layer with those of what holds it, or else stands beside it."""
         if not view.tape.is_complete:
             return
         reached: dict[str, int] = {}
@@ -39,13 +39,13 @@ class CutHistory:
             for path in chain:
                 reached[path] = reached.get(path, 0) + 1
         for path, calls in view.calls.items():
-            holder = _holder(path, view.calls)
+            holder = _holder(path, view.calls) or _neighbour(path, view.calls)
             behind = reached.get(path, 0)
             if holder is None or path in self._told or not 1 <= behind <= OUTPUTS:
                 continue
             outer = view.calls[holder]
-            # A container of which some calls are not behind this loss proves nothing: those of
-            # other backward passes of the step, or of a generator that was detached.
+            # A module of which some calls are not behind this loss proves nothing: those of other
+            # backward passes of the step, or of a generator that was detached.
             if reached.get(holder) != outer or calls < SHORTEST * outer * behind:
                 continue
             self._told.add(path)
@@ -62,3 +62,9 @@ def _holder(path: str, calls: Iterable[str]) -> str | None:
     """Return the nearest module around `path` whose output was seen."""
     around = [other for other in calls if is_inside(path, other)]
     return max(around, key=len, default=None)
+
+
+def _neighbour(path: str, calls: Mapping[str, int]) -> str | None:
+    """Return the module beside `path` that was called least: the loop calls them by itself."""
+    beside = [other for other in calls if other != path and not is_inside(other, path)]
+    return min(beside, key=lambda other: calls[other], default=None)
