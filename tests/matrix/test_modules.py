@@ -9,7 +9,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from matrix_faults import FAULTS, Truth
+from matrix_faults import Truth
 from matrix_lab import WIDTH, Lab, Net, count_hooks, setup
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
@@ -166,8 +166,6 @@ def saved_inside(lab):
 
 @setup(
     "a layer replaced in mid-run, and the optimizer with it",
-    # That its moments start anew is told too, and began earlier.
-    truths={each.name: each.truth._replace(is_leading=False) for each in FAULTS},
     warnings=("'head' was put into the model",),
 )
 def layer_replaced(lab):

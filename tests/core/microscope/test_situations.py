@@ -949,6 +949,21 @@ def test_a_matrix_that_is_singular_for_broken_weights_is_no_birth(drive):
     assert only(driver.told, "nonfinite_parameter").words["name"] == "weight"
 
 
+@pytest.mark.filterwarnings("ignore:std\\(\\). degrees of freedom")
+@pytest.mark.parametrize(
+    ("returns", "cause"), [(1, "single_sample_statistics"), (3, "degenerate_targets")]
+)
+def test_batch_of_one_that_is_standardised_by_its_own_deviation(drive, returns, cause):
+    """Advantages of an episode: of one step they have no deviation, of more they may be broken."""
+    model = nn.Linear(4, 2)
+    gains = torch.ones(returns) if returns == 1 else torch.full((returns,), torch.nan)
+    driver = drive({"": model})
+    with driver:
+        cost = -model(torch.randn(returns, 4)).log_softmax(1)[:, 0]
+        (cost * ((gains - gains.mean()) / (gains.std() + 1e-8))).mean().backward()
+    assert only(driver.told).words["cause"] == cause
+
+
 def widths_of(boxes):
     return torch.log(boxes[:, 1:2] - boxes[:, 0:1])
 

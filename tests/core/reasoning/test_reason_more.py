@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from traces import causes, falling, flat, linear, record
+from traces import STEPS, causes, falling, flat, linear, record
 
 from neuraldbg.reasoning import reason
 from neuraldbg.schema.facts import (
@@ -77,6 +77,41 @@ def test_router_that_feeds_two_of_six_experts_has_collapsed():
     found = reason(trace)[0]
     assert (found.cause, found.layer) == ("router_collapse", "moe.router")
     assert reason(record(experts(), loss=falling, activation=calls((5,), 5))) == []
+
+
+@pytest.mark.parametrize(("late", "is_told"), [(3, True), (1, False)])
+def test_router_that_had_collapsed_for_most_of_the_run_counts_unless_it_has_recovered(
+    late, is_told
+):
+    """Four of six idle until three quarters of the run are over, then `late` of them."""
+
+    def cells(step):
+        idle = range(2, 6) if 5 <= step < 0.7 * STEPS else range(6 - late, 6)
+        return {
+            (f"moe.experts.{i}", ActivationStat.CALLS): 0.0 for i in (idle if step >= 5 else ())
+        }
+
+    trace = record(experts(), loss=falling, activation=cells)
+    assert causes(trace) == (["router_collapse"] if is_told else [])
+
+
+@pytest.mark.parametrize("units", [6, 1])
+def test_branches_that_a_layer_beside_them_scores_are_experts_whatever_their_name(units):
+    paths = [f"bank.units.{i}" for i in range(6)]
+    head = linear("head", 8, *paths, is_output=True)
+    run = make_run(
+        linear("stem", 0, INPUT),
+        linear("bank.pick", 1, "stem", units=units),
+        *(linear(path, i + 2, "stem") for i, path in enumerate(paths)),
+        head,
+    )
+
+    def cells(step):
+        return {(path, ActivationStat.CALLS): 0.0 for path in (paths[2:] if step >= 5 else ())}
+
+    found = reason(record(run, loss=falling, activation=cells))
+    told = [(h.cause, h.layer) for h in found]
+    assert told == ([("router_collapse", "bank.pick")] if units == 6 else [])
 
 
 def test_a_layer_that_did_not_run_is_not_cut_off():

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
+from neuraldbg.capture.inputs import batch_size
 from neuraldbg.capture.objective import ObjectiveAudit, Structure, probe, trace_structure
 from neuraldbg.capture.outputs import Outputs
 from neuraldbg.capture.pretrained import pretrained
@@ -24,6 +22,9 @@ from neuraldbg.schema.run import LayerInfo, LayerRole
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
+
+    import torch
+    from torch import nn
 
     from neuraldbg.capture.layers import Survey
     from neuraldbg.capture.microscope import Microscope
@@ -87,10 +88,7 @@ class Audit:
         """An outermost training forward starts."""
         self.board.is_in_forward = True
         if self._is_due:
-            first = next(
-                (t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None
-            )
-            self._batch = int(first.shape[0]) if first is not None and first.dim() else 0
+            self._batch = batch_size(args, kwargs)
             if not self._is_probed:
                 self._forward = (name, module, args, kwargs, None)
 

@@ -26,6 +26,7 @@ from neuraldbg.capture.late import Lateness
 from neuraldbg.capture.lean import Lean
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.microscope import Microscope
+from neuraldbg.capture.newcomers import Newcomers
 from neuraldbg.capture.objective import is_foreign
 from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.parts import Parts
@@ -117,6 +118,7 @@ class Steps:
         self._has_reached = self._is_clipping = self._is_alarmed = False
         self._finite_gradient = True
         self.sight = Sight(self.roots, self.models, self.survey, self.board)
+        self.newcomers = Newcomers()
         self.board.is_compiled = self.sight.is_compiled
 
     def follow(self) -> None:
@@ -284,6 +286,8 @@ class Steps:
         step.observations += self._findings(step, closed)
         for sentence in self.sight.inspect(step, closed.ordinal):
             self._warn(sentence)
+        self.newcomers.note(self.sight.take_fresh(), closed.label)
+        step.observations += self.newcomers.inspect(self.wiring.held)
         run = closed.run if self.readback.is_late else self.run
         if len(run.warnings) != len(self.run.warnings):
             run = run.model_copy(update={"warnings": self.run.warnings})

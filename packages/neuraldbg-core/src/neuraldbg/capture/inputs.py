@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 from neuraldbg.capture import sample
 from neuraldbg.capture.taps import is_plain, tensors_in
@@ -68,6 +70,24 @@ class InputBoard:
         figures = np.full(len(InputStat), np.nan, dtype=np.float32)
         self._rows[row].append(figures)
         measure(tensor, figures, self._readback, deep=self.is_deep)
+
+
+def batch_size(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """Return the length of the first tensor that a forward received, in a batch's dict too.
+
+    Returns:
+        Samples, 0 where no tensor with a first axis was passed.
+    """
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            found = [value]
+        else:
+            within = dict(value) if isinstance(value, Mapping) else value
+            found = [t for t in pytree.tree_leaves(within) if isinstance(t, torch.Tensor)]
+        for tensor in found:
+            if tensor.dim() > 0:
+                return int(tensor.shape[0])
+    return 0
 
 
 def combined(rows: list[list[np.ndarray]]) -> np.ndarray:

@@ -93,7 +93,7 @@ class Optimizers:
                 options=gradients.options_of(optimizer),
             )
         )
-        return self._wiring.optimizer_appeared(
+        return self._wiring.succession.appeared(
             optimizer, owned, label, ordinal, has_stepped=has_stepped
         )
 

@@ -15,6 +15,7 @@ from torch import nn
 from neuraldbg.capture import gradients, wiring
 from neuraldbg.capture.closing import Steps
 from neuraldbg.capture.containment import contained
+from neuraldbg.capture.inputs import batch_size
 from neuraldbg.capture.objective import reaches
 from neuraldbg.capture.readback import Later
 from neuraldbg.capture.roots import RootBegan, RootEnded
@@ -120,7 +121,7 @@ class Recorder(Steps):
         if not module.training and self.wiring.is_mode_dependent(module):
             self.now.eval_mode_forwards += 1
         self.inputs.observe(name, args, kwargs)
-        self.now.batch_size = max(self.now.batch_size, _batch_size(args, kwargs))
+        self.now.batch_size = max(self.now.batch_size, batch_size(args, kwargs))
 
     def _eval_forward(self, module: nn.Module) -> None:
         self.now.eval_forwards += 1
@@ -155,7 +156,7 @@ class Recorder(Steps):
             named = {key: value for key, value in kwargs.items() if is_data(value)}
             self.follow()
             self.inputs.observe(name, data, named)
-            self.now.batch_size = max(self.now.batch_size, _batch_size(data, named))
+            self.now.batch_size = max(self.now.batch_size, batch_size(data, named))
             # What another part made is no input of the run: its faults are found behind the loss.
             if all(map(is_data, (*args, *kwargs.values()))):
                 self.microscope.step = self.label
@@ -297,6 +298,7 @@ class Recorder(Steps):
         is_finite = self.parameters.before_step(owned, divisor)
         if self.ordinal <= wiring.EARLY[0]:
             self.wiring.note_gradients()
+        self.newcomers.see_gradients()
         self.sentinels.at_step(owned.ids, self.now.note_clearing)
         if not is_finite and not self.readback.is_late:
             self.observe(self.microscope.examine_gradients(scale=divisor))
@@ -415,10 +417,3 @@ class Recorder(Steps):
         """The user's code raised inside the block."""
         self.readback.drain()
         self.observe(self.microscope.examine_exception(error))
-
-
-def _batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    for value in [*args, *kwargs.values()]:
-        if isinstance(value, torch.Tensor) and value.dim() > 0:
-            return int(value.shape[0])
-    return 0

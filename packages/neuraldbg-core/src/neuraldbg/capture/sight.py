@@ -77,6 +77,7 @@ class Sight:
         self._regions = self._compiled_regions(roots)
         self._ran = np.zeros(len(survey.layers), dtype=bool)
         self._gone = 0
+        self._fresh: list[tuple[str, nn.Module]] = []
         self._idle_losses = 0
         self._is_told_unseen = False
 
@@ -103,6 +104,11 @@ class Sight:
             said += self.replaced()
         return said
 
+    def take_fresh(self) -> list[tuple[str, nn.Module]]:
+        """Return the modules found since the last call that the session did not open with."""
+        taken, self._fresh = self._fresh, []
+        return taken
+
     def replaced(self) -> list[str]:
         """Name the modules that were not in the models when the session opened."""
         fresh = []
@@ -112,6 +118,7 @@ class Sight:
                     self._known.add(module)
                     if is_tapped(module) and "parametrizations" not in path.split("."):
                         fresh.append(path)
+                        self._fresh.append((path, module))
         if not fresh:
             return []
         is_one = len(fresh) == 1

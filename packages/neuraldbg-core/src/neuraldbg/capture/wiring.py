@@ -18,12 +18,12 @@ from torch import nn
 from neuraldbg.capture.hidden import hidden_parameters
 from neuraldbg.capture.layers import is_shapeless
 from neuraldbg.capture.ranks import part_of
+from neuraldbg.capture.succession import Succession
 from neuraldbg.schema.facts import GradState, Observation, ParameterStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from neuraldbg.capture.gradients import OwnedParameters
     from neuraldbg.capture.layers import Survey
     from neuraldbg.settings import Settings
 
@@ -55,7 +55,7 @@ class Wiring:
         self._hidden = list(hidden_parameters(models))
         self._said: set[tuple[str, str | None]] = set()
         self._foreign: list[weakref.ref[torch.optim.Optimizer]] = []
-        self._optimizers: list[tuple[weakref.ref[torch.optim.Optimizer], list[torch.Tensor]]] = []
+        self.succession = Succession(survey)
         self._steps = 0
         self._unstepped = 0
         self._glimpse: list[torch.Tensor] = []
@@ -77,35 +77,6 @@ class Wiring:
         """An optimizer without a single watched parameter stepped."""
         if not any(ref() is optimizer for ref in self._foreign):
             self._foreign.append(weakref.ref(optimizer))
-
-    def optimizer_appeared(
-        self,
-        optimizer: torch.optim.Optimizer,
-        owned: OwnedParameters,
-        label: int,
-        ordinal: int,
-        *,
-        has_stepped: bool = False,
-    ) -> list[Observation]:
-        """A new optimizer steps for the first time; says so where it replaces one in mid-run.
-
-        Args:
-            optimizer: the optimizer.
-            owned: its watched parameters.
-            label: of the open step.
-            ordinal: the place of that step in the run.
-            has_stepped: whether it has made that first step already.
-        """
-        replaced = any(
-            old() is not optimizer and owned.ids & {id(t) for t in tensors}
-            for old, tensors in self._optimizers
-        )
-        self._optimizers.append((weakref.ref(optimizer), list(owned.tensors)))
-        if not (replaced and ordinal > 0) or _has_history(
-            optimizer, owned.tensors, int(has_stepped)
-        ):
-            return []
-        return [Observation("fresh_moments", label, words={"optimizer": type(optimizer).__name__})]
 
     @property
     def has_foreign(self) -> bool:
@@ -191,7 +162,7 @@ class Wiring:
 
     def _unregistered(self, label: int) -> Iterator[Observation]:
         """Modules kept in plain containers whose parameters got a gradient and no optimizer."""
-        owned = self._held() | {id(t) for _, tensors in self._optimizers for t in tensors}
+        owned = self.held | {id(t) for _, tensors in self.succession.optimizers for t in tensors}
         groups: dict[str, list[nn.Parameter]] = {}
         for path, parameter in self._hidden:
             if parameter.grad is not None and id(parameter) not in owned:
@@ -210,7 +181,7 @@ class Wiring:
         """Trainable parameters that get gradients and that no optimizer has ever stepped."""
         if not self._ever_owned.any():
             return
-        held = self._held()
+        held = self.held
         layers: dict[str, list[str]] = {}
         for row, (info, tensor) in enumerate(
             zip(self.survey.parameters, self.survey.tensors, strict=True)
@@ -249,11 +220,12 @@ class Wiring:
             if info.name in names
         )
 
-    def _held(self) -> set[int]:
+    @property
+    def held(self) -> set[int]:
         """`id()` of every tensor in the groups of the optimizers that stepped and still live."""
         return {
             id(p)
-            for ref, _ in self._optimizers
+            for ref, _ in self.succession.optimizers
             if (optimizer := ref()) is not None
             for group in optimizer.param_groups
             for p in group["params"]
@@ -263,7 +235,7 @@ class Wiring:
         """Optimizers that hold tensors which get no gradient and belong to no watched model."""
         ours = {id(t) for t in self.survey.tensors}
         shapes = [tuple(info.shape) for info in self.survey.parameters]
-        candidates = [ref for ref, _ in self._optimizers]
+        candidates = [ref for ref, _ in self.succession.optimizers]
         candidates += self._foreign if not self._ever_owned.any() else []
         for ref in candidates:
             optimizer = ref()
@@ -381,23 +353,6 @@ class Wiring:
                 figures={"layers": float(len(set(blocked)))},
                 words={"cause": "blocked_zero_init"},
             )
-
-
-def _has_history(
-    optimizer: torch.optim.Optimizer, tensors: Sequence[torch.Tensor], own: int
-) -> bool:
-    """Whether its state is older than the `own` steps that it was seen to make.
-
-    As after `load_state_dict`. A momentum buffer is taken for older: it counts no steps.
-    """
-    for tensor in tensors[:4]:
-        state = optimizer.state.get(tensor) or {}
-        step = state.get("step")
-        if step is None and state.get("momentum_buffer") is not None:
-            return True
-        if step is not None and float(step) > own:
-            return True
-    return False
 
 
 def _depends_on_mode(module: nn.Module) -> bool:

@@ -12,6 +12,7 @@ KINDS = frozenset(
     {
         "unregistered_module",
         "parameter_not_in_optimizer",
+        "replaced_layer_unowned",
         "foreign_optimizer_parameters",
         "frozen_parameters",
         "gradient_absent",

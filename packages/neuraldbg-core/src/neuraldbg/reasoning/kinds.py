@@ -203,6 +203,13 @@ KINDS: dict[str, Known] = {
         "the optimizer holds tensors that are not (or no longer) the model's",
         explains=frozenset({"parameters_not_in_optimizer"}),
     ),
+    "replaced_layer_unowned": Known(
+        "stale_optimizer_parameters",
+        WIRING,
+        "{where} was put into the model in mid-run and is in no optimizer, so it never moves: the "
+        "optimizer holds the parameters of what it replaced",
+        explains=frozenset({"parameters_not_in_optimizer"}),
+    ),
     "frozen_parameters": Known(
         "frozen_parameters",
         WIRING,

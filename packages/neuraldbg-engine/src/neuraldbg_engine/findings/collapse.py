@@ -10,9 +10,8 @@ import numpy as np
 from neuraldbg.baseline import theil_sen
 from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.causes.posterior_collapse import code_spread
-from neuraldbg.reasoning.causes.router_collapse import IDLE, STARVED, experts, often
+from neuraldbg.reasoning.experts import idle, mixtures
 from neuraldbg.reasoning.symptoms import is_own_target, output_rms
-from neuraldbg.reasoning.view import measured
 from neuraldbg.schema.facts import ActivationStat, InputStat
 from neuraldbg.schema.run import LayerInfo, LayerRole
 from neuraldbg_engine.findings.case import largest, middle
@@ -274,27 +273,20 @@ def code_is_prior(case: Case) -> Graded | None:
 )
 def experts_starve(case: Case) -> Graded | None:
     """Experts that stand in parallel are hardly called, or get no gradient."""
-    groups = experts(case.view, 3)
+    groups = mixtures(case.view, 3)
     if not groups or case.rows < 40:
         return None
-    calls = measured(case.activation(ActivationStat.CALLS))
-    worst: tuple[float, str, int] = (0.0, "", 0)
-    for name, members in groups.items():
-        rows = [case.view.flow.row[path] for path in members]
-        gradient = often(case.view, members)
-        called = (calls[-max(10, len(calls) // 4) :, rows] > 0).mean(axis=0)
-        top = float(gradient.max())
-        idle = (gradient < STARVED * top) | (called < IDLE)
-        if top > 0 and float(idle.mean()) > worst[0]:
-            worst = float(idle.mean()), name, len(members)
-    owner = worst[1].split("*", maxsplit=1)[0].rstrip(".").rpartition(".")[0] or None
+    shares = [float(idle(case.view, mixture.members)[-1].mean()) for mixture in groups]
+    worst = max(range(len(groups)), key=shares.__getitem__)
+    share, count = shares[worst], len(groups[worst].members)
+    owner = groups[worst].name.split("*", maxsplit=1)[0].rstrip(".").rpartition(".")[0] or None
     return graded(
-        ramp(worst[0], 0.25, 0.7),
-        f"{worst[0]:.0%} of the {worst[2]} experts of {worst[1]!r} are idle",
+        ramp(share, 0.25, 0.7),
+        f"{share:.0%} of the {count} experts of {groups[worst].name!r} are idle",
         owner,
         case.start,
-        share=worst[0],
-        experts=worst[2],
+        share=share,
+        experts=count,
     )
 
 

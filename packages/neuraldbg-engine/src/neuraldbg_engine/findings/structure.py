@@ -11,7 +11,7 @@ import numpy as np
 from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters
 from neuraldbg.reasoning.causes.recurrent_vanishing import LOST
-from neuraldbg.reasoning.causes.router_collapse import experts
+from neuraldbg.reasoning.experts import mixtures
 from neuraldbg.reasoning.symptoms import initial_scales
 from neuraldbg.schema.run import LayerRole
 from neuraldbg_engine.findings.case import middle
@@ -153,7 +153,7 @@ def autoencoding(case: Case) -> Graded | None:
 @finding("is.mixture", "names of layers", is_context=True)
 def mixture(case: Case) -> Graded | None:
     """Experts stand in parallel behind a router."""
-    groups = experts(case.view, 3)
+    groups = [mixture.name for mixture in mixtures(case.view, 3)]
     return _is(groups, f"groups of experts: {', '.join(groups)}"[:80], len(groups))
 
 

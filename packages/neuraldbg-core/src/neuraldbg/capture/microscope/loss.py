@@ -146,19 +146,22 @@ def _operand(node: SavedNode, broken: list[tuple[str, Tensor]]) -> Found | None:
             ),
             is_certain=False,
         )
-    if not node.open_operands:
-        name, value = broken[0]
-        return Found(
-            _target(node.operation, name, value, "degenerate_targets", 0.4), is_certain=False
-        )
-    name, value = broken[-1]
+    name, value = broken[-1 if node.open_operands else 0]
+    return Found(_target(node.operation, name, value, _suspect(node, value), 0.4), is_certain=False)
+
+
+def _suspect(node: SavedNode, value: Tensor) -> str:
+    """Return what most likely broke an operand that was computed without a graph.
+
+    Heuristic: a batch of one that is NaN was standardised by its own deviation, which one value
+    does not have.
+    """
     state = flags(value)
-    cause = (
-        "degenerate_targets"
-        if state & NAN
-        else ("division_by_zero" if state & POSITIVE else "log_of_nonpositive")
-    )
-    return Found(_target(node.operation, name, value, cause, 0.4), is_certain=False)
+    if state & NAN and value.dim() and value.shape[0] == 1 and bool(value.isnan().all()):
+        return "single_sample_statistics"
+    if state & NAN or not node.open_operands:
+        return "degenerate_targets"
+    return "division_by_zero" if state & POSITIVE else "log_of_nonpositive"
 
 
 def _unrepeated(operation: str, value: Tensor) -> Verdict:

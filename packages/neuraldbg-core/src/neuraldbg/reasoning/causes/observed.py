@@ -24,6 +24,10 @@ CONFIRMED_WITHIN = 40
 """Capture confirms a structural fault over a few steps before it tells: it acts from step 0 on."""
 
 
+IN_MID_RUN = frozenset({"fresh_moments", "replaced_layer_unowned"})
+"""Kinds whose step is the one on which they began, however early."""
+
+
 def assess(view: CaseView) -> list[Assessment]:
     """Return one assessment per kind of observation (and cause) whose evidence counts."""
     found: dict[str, Assessment] = {}
@@ -114,7 +118,7 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
         if e.evidence.get("kind") == kind and e.step == note.step and e.layer == note.layer
     )[:3]
     title = words(cause).capitalize()
-    is_exact = note.step > CONFIRMED_WITHIN or kind == "fresh_moments"
+    is_exact = note.step > CONFIRMED_WITHIN or kind in IN_MID_RUN
     onset = note.step if is_exact else view.label(0)
     return Assessment(
         cause=cause,

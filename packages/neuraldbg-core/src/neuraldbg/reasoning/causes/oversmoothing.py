@@ -47,7 +47,7 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     alike = np.flatnonzero(values[usable] < 0.3)
     place = int(usable[alike[0]] if len(alike) else usable[-1]) if is_flat else along or 0
-    layer, step = layers[place].path, view.label(0)
+    layer, step = _graph_layer(layers[place].path), view.label(0)
     what = (
         f"the spread between nodes falls to {figure(last)} of their size"
         if is_flat
@@ -79,6 +79,12 @@ def assess(view: CaseView) -> Assessment | None:
             }
         ),
     )
+
+
+def _graph_layer(path: str) -> str:
+    """Return the numbered module that a weight stands in: what averages is the graph layer."""
+    owner, _, own = path.rpartition(".")
+    return owner if owner.rpartition(".")[2].isdigit() and not own.isdigit() else path
 
 
 def _one_way(view: CaseView, paths: list[str]) -> int | None:

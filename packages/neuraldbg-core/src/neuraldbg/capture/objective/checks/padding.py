@@ -22,6 +22,15 @@ AT_ENDS = 0.95
 """Share of sequences in which that id fills one end and stands nowhere else. Heuristic."""
 
 
+def _fills_an_end(is_pad: torch.Tensor) -> bool:
+    """Return whether padding stands at one end of `[N, T]` only, from one place on or up to it."""
+    lengths = (~is_pad).sum(1)
+    at_end = (is_pad.int().diff(dim=1) >= 0).all(1)
+    at_start = (is_pad.int().diff(dim=1) <= 0).all(1)
+    one_end = max(float(at_end.float().mean()), float(at_start.float().mean()))
+    return one_end >= AT_ENDS and torch.unique(lengths).numel() > 1
+
+
 class PaddingDominates:
     """Looks for an id that is most of the targets and only fills the ends of sequences.
 
@@ -69,12 +78,7 @@ class PaddingDominates:
             share = float(counts.max()) / table.numel()
             if share < SHARE or values.numel() < 3 or self._is_ignored(view, term, pad):
                 return None
-            is_pad = table == pad
-            lengths = (~is_pad).sum(1)
-            at_end = (is_pad.int().diff(dim=1) >= 0).all(1)
-            at_start = (is_pad.int().diff(dim=1) <= 0).all(1)
-            one_end = max(float(at_end.float().mean()), float(at_start.float().mean()))
-            if one_end < AT_ENDS or torch.unique(lengths).numel() < 2:
+            if not any(_fills_an_end(each == pad) for each in (table, table.T)):
                 return None
         return pad, share
 
