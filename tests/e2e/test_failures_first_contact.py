@@ -170,6 +170,36 @@ def test_a_policy_that_learns_or_whose_figure_is_no_reward_is_quiet(sign, metric
     assert bandit(sign, metric).explain_failure() == []
 
 
+def aiming(sign, spread, steps=200):
+    """Train a Gaussian policy to hit what it is shown; `sign` -1 punishes what is rewarded."""
+    model = perceptron(4, 32, 2)
+
+    @batches(steps)
+    def losses(_step):
+        x = torch.randn(64, 4)
+        out = model(x)
+        width = 0.5 if spread == "fixed" else 0.1 + F.softplus(out[:, 1])
+        policy = torch.distributions.Normal(out[:, 0], width)
+        action = policy.sample()
+        reward = -(action - x[:, 0]).abs()
+        loss = -sign * (policy.log_prob(action) * (reward - reward.mean())).mean()
+        return loss, reward.mean()
+
+    return train(model, losses, torch.optim.Adam(model.parameters(), lr=0.01), "ep_rew_mean")
+
+
+@pytest.mark.parametrize("spread", ["fixed", "learned"])
+def test_a_gaussian_policy_that_flees_its_reward_has_the_wrong_sign(seed, spread):
+    first = aiming(-1, spread).explain_failure()[0]
+    assert (first.cause, first.onset) == ("wrong_loss_sign", 0)
+    assert "'ep_rew_mean' fell from" in first.description
+
+
+@pytest.mark.parametrize("spread", ["fixed", "learned"])
+def test_a_gaussian_policy_that_learns_is_quiet(spread):
+    assert aiming(1, spread).explain_failure() == []
+
+
 def values(gamma, steps=400):
     """Fit action values to targets of a copy that follows every 20 steps, as DQN does."""
     model = perceptron(4, 64, 2, activation=nn.ReLU)

@@ -174,7 +174,11 @@ def below_zero(case: Case) -> Graded | None:
     """A loss that cannot be negative is."""
     curve = case.view.curve
     objective = case.view.objective
-    if not curve or not objective.is_supervised or "log_probability" in objective.names:
+    if (
+        not curve
+        or not objective.is_supervised
+        or {"log_probability", "log_density"} & set(objective.names)
+    ):
         return None
     depth = -float(curve.finite.min()) / max(float(np.abs(curve.finite).max()), 1e-12)
     below = np.flatnonzero(curve.values < -0.02 * float(np.abs(curve.finite).max()))

@@ -96,7 +96,11 @@ def policy_gradient(case: Case) -> Graded | None:
     names = case.view.objective.names
     if not names:
         return None
-    return _is("log_probability" in names, "its loss weighs log-probabilities", len(names))
+    return _is(
+        {"log_probability", "log_density"} & set(names),
+        "its loss weighs log-probabilities",
+        len(names),
+    )
 
 
 @finding(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from neuraldbg.capture.objective.activations import VIEWS
-from neuraldbg.capture.objective.reading import scalar
+from neuraldbg.capture.objective.reading import rows, scalar
 from neuraldbg.capture.objective.tape import NONE, Tape
 
 FUSED = {
@@ -55,6 +55,8 @@ class Term:
     """Whether a constant divides it after its sum."""
     is_weighted: bool = False
     """Whether a tensor multiplies its elements before they are reduced (masks, advantages)."""
+    has_negative_weights: bool = False
+    """Whether some of those factors are negative: they praise and blame, and hide nothing."""
     summed: int = 1
     """Elements that sums add up into one: the loss is so many times the mean of its elements."""
 
@@ -75,6 +77,7 @@ class _Part:
     reduction: str = "none"
     is_divided: bool = False
     is_weighted: bool = False
+    has_negative_weights: bool = False
     summed: int = 1
 
     def at(self, place: int, **changes: Any) -> _Part:
@@ -134,12 +137,18 @@ def _scaled(tape: Tape, part: _Part) -> list[_Part] | None:
     other = tape.saved(part.place, by_name)
     by = scalar(other)
     if by is None and isinstance(other, torch.Tensor) and other.numel() > 1:
-        return [part.at(carried[0], is_weighted=True, factor=part.scaled(1.0))]
+        weighs = {"is_weighted": True, "has_negative_weights": _is_negative(other)}
+        return [part.at(carried[0], factor=part.scaled(1.0), **weighs)]
     if name == "Mul":
         return [
             part.at(carried[0], factor=part.scaled(by), is_divided=part.is_divided or _small(by))
         ]
     return [part.at(carried[0], factor=part.scaled(1 / by if by else None), is_divided=True)]
+
+
+def _is_negative(weights: torch.Tensor) -> bool:
+    values = rows(weights)
+    return values is not None and bool((values < 0).any())
 
 
 def _small(by: float | None) -> bool:
@@ -221,7 +230,7 @@ def recognise(tape: Tape, place: int) -> str | None:  # noqa: PLR0911 - one line
 
 
 def _is_target_distribution(tape: Tape, place: int) -> bool:
-    from neuraldbg.capture.objective.reading import is_distribution, rows
+    from neuraldbg.capture.objective.reading import is_distribution
 
     inner = tape.inputs[place]
     values = rows(tape.saved(place, "self" if inner[0] == NONE else "other"))
@@ -254,5 +263,6 @@ def _term(tape: Tape, part: _Part) -> Term:
         reduction=reduction,
         is_divided=part.is_divided,
         is_weighted=part.is_weighted,
+        has_negative_weights=part.has_negative_weights,
         summed=part.summed,
     )

@@ -26,6 +26,8 @@ def assess(view: CaseView) -> Assessment | None:
     """Look for logits of a policy-gradient loss that ran away at once, under large steps."""
     if not view.objective.is_policy or not len(view.steps) or view.is_broken:
         return None
+    if "log_density" in view.objective.names:
+        return None  # means and widths are no logits
     if not float(quiet(np.nanmedian, view.step_size[:6])) > LARGE_STEP:
         return None
     for layer in view.flow.outputs:

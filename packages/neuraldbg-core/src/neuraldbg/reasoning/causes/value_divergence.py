@@ -21,6 +21,10 @@ CHASED = 5.0
 """Least targets over those of the start. Heuristic: batches of one task differ by less."""
 CLEAR, LOOKS = 0.25, 3
 """Share of the outputs that the error must leave over, on all but one of so many latest looks."""
+AFTER = 10
+"""Steps from a look on whose median error is taken. Heuristic: a copy is renewed now and then, and
+the error leaps where it is and then falls: odd steps are looked at. A run that blows up errs more
+after the look than at it."""
 GROWTH = 8.0
 """Last over first output RMS."""
 PLAYED = 0.05
@@ -121,7 +125,8 @@ def _implied(view: CaseView) -> tuple[float, float]:
     at = np.searchsorted(view.curve.steps, [view.label(int(row)) for row in rows])
     if len(rows) < LOOKS or at[-1] >= len(view.curve):
         return math.nan, math.nan
-    least = outputs[rows] - np.sqrt(np.abs(view.curve.values[at]))
+    usual = np.array([view.curve.level(int(i), int(i) + AFTER) for i in at])
+    least = outputs[rows] - np.sqrt(np.abs(usual))
     clear = np.flatnonzero(least > CLEAR * outputs[rows])
     if len(clear) < LOOKS - 1:
         return math.nan, math.nan

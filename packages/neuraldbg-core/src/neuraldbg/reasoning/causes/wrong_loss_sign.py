@@ -92,7 +92,7 @@ def _climbs(view: CaseView) -> bool:
     return bool(float(np.min(curve.finite)) >= 0 and last - first > max(GREW * first, noise))
 
 
-PRAISE = ("reward", "return", "score", "success", "win")
+PRAISE = ("reward", "return", "score", "success", "win", "_rew")
 """Parts of the names of metrics that a policy is to raise."""
 LOST = 0.2
 """Share of its first level by which such a metric must fall. Heuristic: a policy that does not
@@ -106,6 +106,7 @@ def _punished(view: CaseView) -> Assessment | None:
     """
     notes = view.observations.get("loss_function", ())
     factors = [n.figures.get("factor", 0.0) for n in notes if n.words.get("name") == LOG]
+    factors += [n.figures["log_density"] for n in notes if "log_density" in n.figures]
     if not factors or min(factors) <= 0:
         return None
     for name, series in view.trace.metrics.items():

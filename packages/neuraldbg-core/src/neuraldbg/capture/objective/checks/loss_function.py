@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from neuraldbg.capture.objective.checks.sign import squared_sign
 from neuraldbg.capture.objective.losses import FLOORS, REGRESSIONS, Term, difference
 from neuraldbg.capture.objective.reading import signed
 from neuraldbg.capture.objective.tape import NONE
@@ -69,6 +70,10 @@ class _Targets:
         return figures
 
 
+DENSITY = "log_density"
+"""What a squared distance is whose factors praise and blame: the log-density of an action."""
+
+
 class LossFunction:
     """Names each term of each loss, with its reduction, rows, classes, and floor.
 
@@ -118,12 +123,16 @@ class LossFunction:
         feed = view.tape.shape(term.feed) if term.feed != NONE else None
         if feed:
             figures |= {"rows": feed[0], "classes": feed[1] if len(feed) > 1 else 1}
+        name = term.name
         if term.factor is not None:
             figures["factor"] = term.factor
+            if term.is_weighted and (side := squared_sign(view.tape, term.place)):
+                figures["log_density"] = -side * term.factor
+                name = DENSITY if term.has_negative_weights else name
         apart = difference(view.tape, term.place)
         if apart != NONE and NONE not in view.tape.inputs[apart]:
             figures["is_learned_target"] = 1.0
-        floor = FLOORS.get(term.name, math.nan)
+        floor = FLOORS.get(name, math.nan)
         if not math.isnan(floor):
             figures["floor"] = floor
         return view.observation(
@@ -131,7 +140,7 @@ class LossFunction:
             view.layer_of(term.feed),
             confidence=1.0,
             figures={**figures, "term": at, "terms": len(view.terms)},
-            name=term.name,
+            name=name,
             reduction=term.reduction,
             shape="x".join(map(str, feed or ())),
         )
