@@ -160,3 +160,105 @@ def test_padding_is_seen_in_a_batch_that_is_a_dict(ignored, is_time_first):
             dbg.record_loss(loss)
     causes = [h.cause for h in dbg.explain_failure()]
     assert causes == ([] if ignored == 0 else ["padding_in_loss"])
+
+
+# -- parameters that no optimizer can reach ----------------------------------------------------
+
+
+class Holder:
+    """A plain object."""
+
+    def __init__(self, module):
+        self.module = module
+
+
+class Unregistered(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.top = how, nn.Linear(16, 3)
+        self.kept = {
+            "tensor": lambda: torch.randn(8, 16, requires_grad=True),
+            "tensors": lambda: [torch.randn(8, 16, requires_grad=True)],
+            "object": lambda: Holder(nn.Linear(8, 16)),
+            "data": lambda: torch.randn(8, 16),
+            "moved by hand": lambda: torch.randn(8, 16, requires_grad=True),
+        }[how]()
+
+    def forward(self, x):
+        if isinstance(self.kept, Holder):
+            return self.top(torch.tanh(self.kept.module(x)))
+        return self.top(torch.tanh(x @ (self.kept[0] if self.how == "tensors" else self.kept)))
+
+
+def learned(model, optimizer, steps=60, after=None):
+    rule = torch.randn(8, 3)
+    with NeuralDbg(model) as dbg:
+        for _ in range(steps):
+            x = torch.randn(48, 8)
+            loss = F.cross_entropy(model(x), (x @ rule).argmax(1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if after is not None:
+                after()
+            dbg.record_loss(loss)
+    return dbg
+
+
+@pytest.mark.parametrize("how", ["tensor", "tensors", "object"])
+def test_what_a_module_trains_and_does_not_register_is_named(how):
+    torch.manual_seed(0)
+    model = Unregistered(how)
+    first = learned(model, torch.optim.Adam(model.parameters(), 3e-3)).explain_failure()[0]
+    assert (first.cause, first.layer.partition(".")[0]) == ("unregistered_modules", "kept")
+
+
+@pytest.mark.parametrize("how", ["data", "moved by hand"])
+def test_a_bare_tensor_that_is_data_or_has_an_update_of_its_own_is_quiet(how):
+    torch.manual_seed(0)
+    model = Unregistered(how)
+
+    def after():
+        if how == "moved by hand":
+            with torch.no_grad():
+                model.kept -= 0.1 * model.kept.grad
+                model.kept.grad = None
+
+    dbg = learned(model, torch.optim.Adam(model.parameters(), 0.02), 120, after)
+    assert dbg.explain_failure() == [], dbg.summary()
+
+
+# -- a part that runs without gradients --------------------------------------------------------
+
+
+class Part(nn.Module):
+    """A body that runs without gradients below a head, or one that is never called."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+        self.body = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 16))
+        self.head = nn.Linear(8 if how == "unused" else 16, 3)
+
+    def forward(self, x):
+        if self.how == "unused":
+            return self.head(x)
+        with torch.no_grad():
+            features = self.body(x)
+        return self.head(torch.relu(features))
+
+
+def test_layers_that_run_without_gradients_though_the_optimizer_has_them_are_cut_off():
+    torch.manual_seed(0)
+    model = Part("body")
+    first = learned(model, torch.optim.Adam(model.parameters(), 3e-3)).explain_failure()[0]
+    assert (first.cause, first.layer) == ("detached_graph", "body.0")
+
+
+@pytest.mark.parametrize("how", ["unused", "features"])
+def test_a_part_that_is_not_used_or_only_gives_features_is_quiet(how):
+    torch.manual_seed(0)
+    model = Part(how)
+    trained = model if how == "unused" else model.head
+    dbg = learned(model, torch.optim.Adam(trained.parameters(), 0.03), 150)
+    assert dbg.explain_failure() == [], dbg.summary()

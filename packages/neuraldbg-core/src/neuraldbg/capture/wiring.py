@@ -53,6 +53,7 @@ class Wiring:
         self._identical: dict[str, nn.Module] = {}
         self.note_identical()
         self._hidden = list(hidden_parameters(models))
+        self._hidden_at_first = [_glimpse(tensor) for _, tensor in self._hidden]
         self._said: set[tuple[str, str | None]] = set()
         self._foreign: list[weakref.ref[torch.optim.Optimizer]] = []
         self.succession = Succession(survey)
@@ -163,9 +164,10 @@ class Wiring:
     def _unregistered(self, label: int) -> Iterator[Observation]:
         """Modules kept in plain containers whose parameters got a gradient and no optimizer."""
         owned = self.held | {id(t) for _, tensors in self.succession.optimizers for t in tensors}
-        groups: dict[str, list[nn.Parameter]] = {}
-        for path, parameter in self._hidden:
-            if parameter.grad is not None and id(parameter) not in owned:
+        groups: dict[str, list[torch.Tensor]] = {}
+        for (path, parameter), before in zip(self._hidden, self._hidden_at_first, strict=True):
+            is_idle = parameter.grad is not None and id(parameter) not in owned
+            if is_idle and torch.equal(_glimpse(parameter), before):  # not moved by hand either
                 groups.setdefault(path, []).append(parameter)
         for path, parameters in groups.items():
             count = sum(p.numel() for p in parameters)
@@ -353,6 +355,12 @@ class Wiring:
                 figures={"layers": float(len(set(blocked)))},
                 words={"cause": "blocked_zero_init"},
             )
+
+
+def _glimpse(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a few numbers of a tensor, copied."""
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(1, len(flat) // _GLIMPSE)].clone()
 
 
 def _depends_on_mode(module: nn.Module) -> bool:

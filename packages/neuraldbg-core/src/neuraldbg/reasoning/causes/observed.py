@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,12 +58,36 @@ def _is_cut_off(view: CaseView, note: Observation) -> bool:
         return True
     calls = view.activation(ActivationStat.CALLS)[:, row]
     ran = calls[np.isfinite(calls)] > 0  # nobody counts on thinned steps
+    if not ran.any():
+        return _ran_unseen(view, note.layer or "")
     own = [i for i, p in enumerate(view.run.parameters) if p.layer == note.layer and p.is_trainable]
     state = view.parameter(ParameterStat.GRAD_STATE)[:, own]
     # Steps that a scaler skipped, and optimizers that step in the backward pass, tell nothing.
     known = (np.isfinite(state) & (state != GradState.NOT_STEPPED)).any(axis=1)
     absent = (state == GradState.NONE).all(axis=1)[known]
     return bool(len(ran) and ran.mean() > 0.5 and (not len(absent) or absent.mean() > 0.9))
+
+
+def _ran_unseen(view: CaseView, path: str) -> bool:
+    """Whether a layer that was never heard ran without gradients, below the first that was.
+
+    So it is where that one reads what no input of the model has, and the silent layers make. An
+    optimizer was given their parameters, so they were meant to learn; a trained backbone was not.
+    """
+    held = {name for one in view.run.optimizers for name in one.parameters}
+    own = [p for p in view.run.parameters if p.layer == path]
+    if not view.flow.weighted or "pretrained" in view.observations:
+        return False
+    if not own or not all(p.name in held for p in own):
+        return False
+    first = view.flow.weighted[0]
+    places = {p.layer: place for place, p in enumerate(view.run.parameters)}
+    given = {math.prod(each.shape[at:]) for each in view.run.inputs for at in range(1, 4)}
+    given |= {size for each in view.run.inputs for size in each.shape[1:]}
+    absent = {note.layer for note in view.observations["gradient_absent"]}
+    makes = {p.shape[0] for p in view.run.parameters if p.layer in absent and len(p.shape) > 1}
+    is_below = places[path] < places.get(first.path, -1)
+    return is_below and first.fan_in in makes - given
 
 
 ELSEWHERE = frozenset(
