@@ -144,6 +144,26 @@ def test_policy_that_is_certain_at_once_has_collapsed():
     assert causes(policy(0.002)) == []
 
 
+@pytest.mark.parametrize(
+    ("is_one_sided", "growth", "is_told"),
+    [(True, 0.0, True), (False, 0.0, False), (True, 0.1, False)],
+)
+def test_policy_that_nothing_draws_back_is_certain_sooner(is_one_sided, growth, is_told):
+    """Logits of 5 by step 10; they stay, or go on to grow as those of a policy that learns."""
+    loss = Observation(
+        "loss_function", 0, "head", {"terms": 1.0, "factor": -1.0}, {"name": "log_probability"}
+    )
+    praise = [Observation("one_sided_praise", 5, "head")]
+    trace = record(
+        make_run("fc1", "head"),
+        loss=falling,
+        observations=lambda s: [loss] if s == 0 else praise * (is_one_sided and s == 5),
+        parameter={(None, ParameterStat.UPDATE_RMS): 0.02},
+        activation=lambda s: {("head", ActivationStat.RMS): min(0.5 * s, 5.0) + growth * s},
+    )
+    assert causes(trace) == (["policy_collapse"] if is_told else [])
+
+
 def cycle(max_lr):
     run = make_run("fc1", "head")
     optimizer = OptimizerInfo(

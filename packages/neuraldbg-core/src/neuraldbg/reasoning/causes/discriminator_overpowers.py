@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 CERTAIN = 5.0
 """RMS of the scores (logits) from which real and made up are told apart for sure: a sigmoid of 5 is
 0.993."""
+BIASED = 0.5 * CERTAIN
+"""The same from which the generator begins to starve: a sigmoid of 2.5 is 0.92, which leaves a
+minimax loss a twelfth of its gradient."""
 LOGISTIC = ("softplus", "bce_with_logits", "bce")
 SATURATES = "the generator's minimax loss is flat there"
 
@@ -50,7 +53,7 @@ def assess(view: CaseView) -> Assessment | None:
     )
     if not (starved or climbs):
         return None
-    rows = np.flatnonzero(scores > CERTAIN)
+    rows = np.flatnonzero(scores > BIASED)
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
     layer = next((x.path for x in view.flow.executed if x.model == generator), None)
     felt = f"{named(layer)} gets {figure(fall)} of its early gradient"

@@ -13,10 +13,17 @@ from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 CERTAIN = 12.0
 """RMS of the logits: differences of this size leave every other choice a chance of 1e-5."""
+BIASED = 4.0
+"""The same where returns never fall below their baseline, so that nothing draws the policy back: a
+chance of 1e-3 for every other choice."""
+STAYED = 1.5
+"""Growth of those logits after that, up to the end: it has stopped where it stood early on."""
 SOON = 0.2
 """Share of the run by which it must have happened: a policy that has learned ends certain."""
 LARGE_STEP = 0.03
@@ -32,13 +39,14 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     for layer in view.flow.outputs:
         rms = view.activation(ActivationStat.RMS)[:, view.flow.row[layer.path]]
-        rows = np.flatnonzero(rms > CERTAIN)
+        certain = _certain(view, rms)
+        rows = np.flatnonzero(rms > certain)
         if layer.units < 2 or not len(rows) or rows[0] > SOON * len(rms):
             continue
-        if not float(view.late(rms)) > CERTAIN:
+        if not float(view.late(rms)) > certain:
             continue
         start = view.label(0)
-        onset = view.label(int(np.flatnonzero(rms > 0.25 * CERTAIN)[0]))
+        onset = view.label(int(np.flatnonzero(rms > 0.25 * certain)[0]))
         return Assessment(
             cause="policy_collapse",
             failure=FailureType.REPRESENTATION_COLLAPSE,
@@ -59,3 +67,12 @@ def assess(view: CaseView) -> Assessment | None:
             explains=frozenset({"unknown", "lr_too_high", "embedding_collapse"}),
         )
     return None
+
+
+def _certain(view: CaseView, rms: NDArray[np.float64]) -> float:
+    """Return the size of logits `[T]` from which the policy counts as certain."""
+    if "one_sided_praise" not in view.observations:
+        return CERTAIN
+    early = rms[: int(SOON * len(rms))]
+    then = float(quiet(np.nanmedian, early[np.isfinite(early)][-8:]))
+    return BIASED if float(view.late(rms)) < STAYED * then else CERTAIN

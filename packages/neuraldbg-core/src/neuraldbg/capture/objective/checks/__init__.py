@@ -39,6 +39,7 @@ def all_checks() -> list[Check]:
     from neuraldbg.capture.objective.checks.message_passing import MessagePassing
     from neuraldbg.capture.objective.checks.normalization import NormalizationFigures
     from neuraldbg.capture.objective.checks.padding import PaddingDominates
+    from neuraldbg.capture.objective.checks.praise import OneSidedPraise
     from neuraldbg.capture.objective.checks.probabilities import (
         ProbabilitiesIntoCrossEntropy,
         ProbabilitiesIntoLogitsLoss,
@@ -68,6 +69,7 @@ def all_checks() -> list[Check]:
         DegenerateTargets,
         NegativeTerm,
         UnopposedLogScale,
+        OneSidedPraise,
         Temperature,
         InplaceSkip,
         AttentionFigures,
