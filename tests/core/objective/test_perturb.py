@@ -57,6 +57,35 @@ def test_reshape_where_a_transpose_was_meant_is_reported():
     assert kinds(Reordered("transpose"), torch.randn(N, T, C)) == {}
 
 
+class OfFew(nn.Module):
+    """Reads samples as time: each output is made of the last few samples alone."""
+
+    def __init__(self, *, is_wrong):
+        super().__init__()
+        self.is_wrong, self.mix, self.head = (
+            is_wrong,
+            nn.GRU(C, 8, batch_first=True),
+            nn.Linear(8, 2),
+        )
+
+    def forward(self, given):
+        n, t, c = given.shape
+        if self.is_wrong:
+            return self.head(self.mix(given.reshape(t, n, c))[0][-1])
+        return self.head(self.mix(given)[0][:, -1])
+
+
+def test_outputs_that_are_made_of_other_samples_alone_are_reported():
+    assert kinds(OfFew(is_wrong=True), torch.randn(N, T, C))["sample_leak"].layer == "mix"
+    assert kinds(OfFew(is_wrong=False), torch.randn(N, T, C)) == {}
+
+
+def test_outputs_that_answer_no_sample_are_no_leak():
+    model = nn.Sequential(nn.Linear(C, 8), nn.ReLU(), nn.Linear(8, 2))
+    nn.init.zeros_(model[2].weight)
+    assert kinds(model, torch.randn(N, C)) == {}
+
+
 class LastStep(Recurrent):
     def forward(self, given):
         states, _ = self.memory(self.read(given))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A forward pass with one change in its input: what else changes that should not.
 
-Run once, on the first training step, before its backward pass. Two, at most six, extra forwards in
+Run once, on the first training step, before its backward pass. Two, seldom more, extra forwards in
 eval mode; nothing of the run is touched, see `isolation.untouched`.
 """
 
@@ -90,35 +90,49 @@ def _sample_leak(test: Repeat, outputs: Any, step: int) -> list[Observation]:
         return []
     if any(_is_unbound_norm(m) for m in test.model.modules()):
         return []
-    at = samples // 2
+    for at in (samples // 2, samples - 1, 0):
+        found, has_own = _leak_of(test, step, samples, at)
+        if found or has_own:
+            return found
+    return []
+
+
+def _leak_of(test: Repeat, step: int, samples: int, at: int) -> tuple[list[Observation], bool]:
+    """Change sample `at`; return what that leaks into, and whether its own output answers.
+
+    One that does not answer proves nothing of the others: outputs may be made of a few samples.
+    """
 
     def others(tensor: torch.Tensor) -> torch.Tensor | None:
         rows = _by_sample(tensor, samples)
         return None if rows is None else torch.cat([rows[:at], rows[at + 1 :]])
 
+    def own(tensor: torch.Tensor) -> torch.Tensor | None:
+        return tensor[at : at + 1] if tensor.ndim and tensor.shape[0] == samples else None
+
     changed = _with_other_sample(test.leaves, samples, at)
     if changed is None:
-        return []
+        return [], False
     watch = Watch(samples, -1)
     before, after = test.run(test.leaves, others, watch), test.run(changed, others)
+    has_own = change_of(before.outputs, after.outputs, own) > 0
     change = change_of(before.outputs, after.outputs, _outer(others, samples, at))
     layer = test.blame(before, after)
     shows = change >= CHANGED or (layer is not None and _is_inside(before, after, samples))
     if not shows or watch.mixes_samples or _is_time_first(test, samples):
-        return []
+        return [], has_own or watch.mixes_samples
     again = test.run(test.leaves, others)
     if test.blame(before, again) is not None:
-        return []
+        return [], True
     deep = any(t.ndim > 2 or not t.is_floating_point() for t in tensors(test.leaves) if t.ndim > 1)
-    return [
-        Observation(
-            "sample_leak",
-            step,
-            layer,
-            {"confidence": 0.9 if deep else 0.5, "change": change, "samples": float(samples)},
-            {"cause": "axis_order_error", "module_kind": test.kind(layer)},
-        )
-    ]
+    found = Observation(
+        "sample_leak",
+        step,
+        layer,
+        {"confidence": 0.9 if deep else 0.5, "change": change, "samples": float(samples)},
+        {"cause": "axis_order_error", "module_kind": test.kind(layer)},
+    )
+    return [found], has_own
 
 
 def _is_inside(before: Run, after: Run, samples: int) -> bool:
