@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from neuraldbg.capture.objective.checks.sign import squared_sign
-from neuraldbg.capture.objective.losses import FLOORS, REGRESSIONS, Term, difference
+from neuraldbg.capture.objective.losses import FLOORS, FUSED, REGRESSIONS, Term, difference
 from neuraldbg.capture.objective.reading import signed
-from neuraldbg.capture.objective.tape import NONE
+from neuraldbg.capture.objective.tape import NONE, Tape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,7 +98,8 @@ class LossFunction:
 
     def _count(self, view: View, term: Term, signature: str, at: int) -> dict[str, float]:
         target = view.tape.saved(term.place, "target")
-        if not isinstance(target, torch.Tensor) or not target.numel():
+        is_given = isinstance(target, torch.Tensor) and target.numel() > 0
+        if not is_given or _is_between_outputs(view.tape, term):
             return {}
         scores = view.tape.saved(term.place, "self")
         classes = 0
@@ -129,8 +130,7 @@ class LossFunction:
             if term.is_weighted and (side := squared_sign(view.tape, term.place)):
                 figures["log_density"] = -side * term.factor
                 name = DENSITY if term.has_negative_weights else name
-        apart = difference(view.tape, term.place)
-        if apart != NONE and NONE not in view.tape.inputs[apart]:
+        if _is_between_outputs(view.tape, term):
             figures["is_learned_target"] = 1.0
         floor = FLOORS.get(name, math.nan)
         if not math.isnan(floor):
@@ -144,3 +144,13 @@ class LossFunction:
             reduction=term.reduction,
             shape="x".join(map(str, feed or ())),
         )
+
+
+def _is_between_outputs(tape: Tape, term: Term) -> bool:
+    """Return whether both sides of an error carry a gradient: it pulls outputs together."""
+    if term.name not in REGRESSIONS:
+        return False
+    fused = tape.names[term.place] in FUSED
+    apart = term.place if fused else difference(tape, term.place)
+    sides = tape.inputs[apart] if apart != NONE else ()
+    return len(sides) == 2 and NONE not in sides
