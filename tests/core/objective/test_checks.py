@@ -349,6 +349,19 @@ def test_missing_last_class_is_reported_after_patience(run_audit):
     assert said["label_gap"].step == 0
 
 
+def test_class_that_was_missing_and_comes_late_closes_the_gap(run_audit):
+    torch.manual_seed(1)
+    model = mlp(K)
+
+    def losses(step):
+        return [(F.cross_entropy(model(x()), labels(0, K - 1 if step < 90 else K)), [model])]
+
+    assert "label_gap_closed" not in run_audit(model, losses, steps=89)
+    said = run_audit(model, losses, steps=140)
+    assert "label_gap" in said
+    assert said["label_gap_closed"].step >= 90
+
+
 @pytest.mark.parametrize("wrong", [True, False])
 def test_adversarial_term_that_only_reaches_the_judge_is_reported(run_audit, wrong):
     torch.manual_seed(1)

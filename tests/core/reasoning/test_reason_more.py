@@ -352,3 +352,22 @@ def test_short_memory_counts_where_the_run_fails():
     assert (found.cause, found.layer, found.onset) == ("recurrent_vanishing", "rnn", 0)
     assert causes(recurrent(1e-9, falling)) == []
     assert causes(recurrent(0.3, flat)) == []
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_attention_that_learned_and_broke_at_once_needed_no_warmup(breaks):
+    """Steps of 2 % of the weights on a loss that hardly falls, and NaN on step 60."""
+    run = make_run("attn", "head").model_copy(
+        update={
+            "layers": tuple(
+                x.model_copy(update={"role": LayerRole.ATTENTION}) if x.path == "attn" else x
+                for x in make_run("attn", "head").layers
+            )
+        }
+    )
+    trace = record(
+        run,
+        loss=lambda s: float("nan") if breaks and s >= 60 else 1.4,
+        parameter={(None, ParameterStat.UPDATE_RMS): 0.002},
+    )
+    assert ("missing_warmup" in causes(trace)) is not breaks

@@ -373,3 +373,14 @@ def is_always_zero(state: NDArray[np.float64], rows: list[int]) -> bool:
     own = own[~np.isnan(own).any(axis=1) & (own != GradState.NOT_STEPPED).all(axis=1)]
     zero = (own == GradState.ZERO).all(axis=1)
     return len(zero) >= ENOUGH and bool(zero[:ENOUGH].all()) and float(zero.mean()) > ALWAYS
+
+
+def broke_at_once(view: CaseView) -> bool:
+    """Whether NaN or Inf came out of an ordinary loss: what was too large from the start grows."""
+    if not view.is_broken:
+        return False
+    curve = view.curve
+    lost = np.flatnonzero(~np.isfinite(curve.values))
+    index = int(lost[0]) if len(lost) else len(curve)
+    last = curve.level(index - 3, index)
+    return bool(last < 2 * max(curve.level(index - 20, index - 3), abs(curve.start) / 4))

@@ -9,7 +9,13 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.sharpness import lr_times_sharpness
-from neuraldbg.reasoning.symptoms import dead_layers, departure_row, lr_leap, replaced_row
+from neuraldbg.reasoning.symptoms import (
+    broke_at_once,
+    dead_layers,
+    departure_row,
+    lr_leap,
+    replaced_row,
+)
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -162,7 +168,7 @@ def _is_evident(view: CaseView, largest: float, *, symptom: bool) -> bool:
         return False
     if len(curve) < ENOUGH_STEPS and not (view.is_broken or _runs_away(view)):
         return False
-    if _broke_at_once(view, largest):
+    if largest <= 1.0 and broke_at_once(view):
         return False
     return largest >= LARGE_STEP or (curve.is_diverged and largest > LARGE_STEP / 3)
 
@@ -218,17 +224,6 @@ def _evidence(view: CaseView, onset: int) -> tuple[SemanticEvent, ...]:
     others = view.events(types=["optimizer_instability", "gradient_health_transition"], most=3)
     ids = {event.id for event in found}
     return (*found, *(event for event in others if event.id not in ids))[:4]
-
-
-def _broke_at_once(view: CaseView, largest: float) -> bool:
-    """Whether NaN or Inf came out of an ordinary loss at ordinary steps: lr breaks by growth."""
-    if not view.is_broken or largest > 1.0:
-        return False
-    curve = view.curve
-    lost = np.flatnonzero(~np.isfinite(curve.values))
-    index = int(lost[0]) if len(lost) else len(curve)
-    last = curve.level(index - 3, index)
-    return bool(last < 2 * max(curve.level(index - 20, index - 3), abs(curve.start) / 4))
 
 
 def _is_above(view: CaseView) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.causes.lr_too_high import HUGE_STEP
+from neuraldbg.reasoning.symptoms import broke_at_once
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -28,7 +29,7 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     peak = float(quiet(np.nanmax, view.lr))
     start = float(quiet(np.nanmedian, view.step_size[:5]))
-    if view.lr[0] < 0.5 * peak or not start > 0.01:
+    if view.lr[0] < 0.5 * peak or not start > 0.01 or broke_at_once(view):
         return None
     step = view.label(0)
     return Assessment(

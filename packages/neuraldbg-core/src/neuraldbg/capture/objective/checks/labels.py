@@ -37,14 +37,22 @@ class LabelGap:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int], list[int]] = {}
         self._told: set[tuple[str, int]] = set()
+        self._closed: set[tuple[str, int]] = set()
 
     def observe(self, view: View) -> Iterable[Observation]:
-        """Count labels; report a gap once."""
+        """Count labels; report a gap once, and once that it closed after all."""
         for at, term in enumerate(view.terms):
             key = (view.signature, at)
-            if key in self._told or len(self._counts) > 32:
+            if key in self._closed or len(self._counts) > 32:
                 continue
             counts = self._add(view, term, key)
+            if key in self._told:
+                if counts and all(counts):
+                    self._closed.add(key)
+                    yield view.observation(
+                        "label_gap_closed", confidence=1.0, output=view.layer_of(term.feed) or ""
+                    )
+                continue
             gap = self._gap(counts) if counts else None
             if counts is None or gap is None:
                 continue
