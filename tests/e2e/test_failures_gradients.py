@@ -80,6 +80,27 @@ def test_weights_drawn_too_small(explained):
     explained(dbg, "vanishing_gradients").check("vanishing_gradients", ("embed", "hidden.0"), 0)
 
 
+def test_weights_drawn_too_small_beside_biases_that_are_not():
+    """The biases alone keep the size of what passes; it no longer tells samples apart."""
+    layers = [part for _ in range(6) for part in (nn.Linear(12, 12), nn.Tanh())]
+    model = nn.Sequential(*layers, nn.Linear(12, 4))
+    for layer in model[::2]:
+        nn.init.normal_(layer.weight, std=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rule = torch.randn(12, 4)
+    with NeuralDbg(model) as dbg:
+        for _ in range(100):
+            x = torch.randn(48, 12)
+            loss = F.cross_entropy(model(x), (x @ rule).argmax(1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    first = dbg.explain_failure()[0]
+    assert (first.cause, first.layer, first.onset) == ("init_too_small", "0", 0)
+    assert "little but their biases" in first.description
+
+
 class Recall(nn.Module):
     """Has to remember its first input over 60 steps, through a contraction."""
 

@@ -263,3 +263,16 @@ def test_empty_block():
 
 def test_session_that_is_never_entered():
     assert is_quiet(NeuralDbg(mlp()))
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_polishing_a_model_that_fits_already_with_a_small_rate(kind):
+    is_classes = kind == "classes"
+    model = mlp(12, out=3) if is_classes else mlp()
+    make = classes if is_classes else regression
+    criterion = F.cross_entropy if is_classes else F.mse_loss
+    first = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(250):
+        x, y = make()
+        update(criterion(model(x), y), first)
+    is_quiet(train(model, make, criterion, torch.optim.Adam(model.parameters(), lr=3e-5), 150))

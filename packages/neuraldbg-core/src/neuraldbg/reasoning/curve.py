@@ -19,6 +19,8 @@ LEARNED = 0.3
 """Share of the way from the start to 0 that a non-negative loss must fall to count as learning."""
 POOR = 0.15
 """Share below which the run ended about where it began."""
+FITTED = 0.5
+"""Share of what a constant answer scores below which what is there is no accident."""
 STUCK = 0.08
 """Share below which it never left its start. Between the two, causes judge for themselves."""
 
@@ -184,9 +186,16 @@ class Curve:
         """Whether the run ended about where it began: at its start, or at what a constant scores.
 
         Between poor and learned lies a wide middle (a language model gets a fifth of the way in its
-        first hours): there no symptom alone makes a failure.
+        first hours): there no symptom alone makes a failure. A run that begins with what it has
+        learned already ends where it began too, far from what a constant scores.
         """
-        return bool(self) and (self.is_broken or self.is_diverged or self.progress < POOR)
+        stands = self.progress < POOR and not self.is_fitted
+        return bool(self) and (self.is_broken or self.is_diverged or stands)
+
+    @cached_property
+    def is_fitted(self) -> bool:
+        """Whether it ended far below what a constant answer scores, wherever it began."""
+        return bool(self) and not self.is_broken and self.end < FITTED * self.ignorant
 
     @cached_property
     def is_diverged(self) -> bool:

@@ -47,7 +47,8 @@ def assess(view: CaseView) -> Assessment | None:
     first = small[0]
     total = float(np.prod(gain[gain > 0])) if len(gain) else float("nan")
     tiny = float(np.median([s.small for s in small])) < TINY and not view.flow.has_normalization
-    if np.isfinite(total) and total > 0.05 and not tiny:
+    is_lost = tiny or _signal(view, small[0].layer, small[-1].layer) < FALL
+    if np.isfinite(total) and total > 0.05 and not is_lost:
         return None
     step = view.label(0)
     return Assessment(
@@ -85,6 +86,17 @@ def assess(view: CaseView) -> Assessment | None:
             }
         ),
     )
+
+
+def _signal(view: CaseView, first: str, last: str) -> float:
+    """Return what is left, at one layer, of what told samples apart at another; NaN: not known.
+
+    Biases keep the size of what passes, and say nothing of the samples.
+    """
+    spread = view.early(view.activation(ActivationStat.SPREAD))
+    varying = spread * view.early(view.activation(ActivationStat.RMS))
+    begins, ends = (float(varying[view.flow.row[path]]) for path in (first, last))
+    return ends / begins if begins > 0 else float("nan")
 
 
 def _joined(view: CaseView) -> Assessment | None:

@@ -33,7 +33,7 @@ def assess(view: CaseView) -> Assessment | None:
         return _zero(view)
     per_step = quiet(np.nanmean, view.update_ratio, axis=0)
     per_step = per_step[per_step > 0]
-    if not len(per_step):
+    if not len(per_step) or curve.is_fitted:
         return None
     length = float(np.median(per_step)) * float(view.trace.step_count)
     if length > SHORT_PATH or float(np.median(per_step)) > 2e-4:
