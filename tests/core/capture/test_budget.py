@@ -125,3 +125,17 @@ def test_odd_step_earns_looks_until_they_are_a_habit():
         looks.append(sum(row))
     assert looks[0] >= LOOKS
     assert min(looks[1:]) < LOOKS
+
+
+def test_handing_on_is_paid_from_the_same_account():
+    loop = Loop(0.05, step=1e-2, full=5e-3, heard=1e-5)
+    loop.run(2000)
+    alone = loop.run(10_000)[1]
+    for _ in range(50):
+        loop.budget.handed_on(3e-3, 10)
+    loop.run(2000)
+    assert loop.run(10_000)[1] < alone / 2
+    for _ in range(500):
+        loop.budget.handed_on(1e-5, 10)
+    loop.run(2000)
+    assert loop.run(10_000)[1] == pytest.approx(alone, rel=0.1)

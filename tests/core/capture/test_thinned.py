@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim import optimizer as optimizers
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import held, lean
@@ -275,7 +276,9 @@ def test_quick_bare_steps_and_slow_ones_are_recorded_alike(schedule, monkeypatch
     schedule(is_bare=True)
     heard = []
     hold = lean.Lean.hold
-    monkeypatch.setattr(lean.Lean, "hold", lambda *a: (heard.append(1), hold(*a))[1])
+    monkeypatch.setattr(
+        lean.Lean, "hold", lambda me, closed: (heard.extend(closed), hold(me, closed))
+    )
     quick, weights = train()
     assert len(heard) > STEPS // 3
     monkeypatch.setattr(Quick, "start", lambda *_: None)
@@ -288,6 +291,84 @@ def test_quick_bare_steps_and_slow_ones_are_recorded_alike(schedule, monkeypatch
     np.testing.assert_array_equal(ours.parameter, theirs.parameter)
     np.testing.assert_array_equal(ours.optimizer, theirs.optimizer)
     assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(weights, same, strict=True))
+
+
+ODD = ("no record", "evaluation", "second forward", "metric", "ask", "spike", "early", "two losses")
+"""What a step may do beside the plain loop."""
+
+
+def train_oddly(seed, steps=FULL + 6 * EVERY):
+    """Train with about one odd step in eight; return the session, and labels as they were read."""
+    odd = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    read = []
+    with NeuralDbg(model) as dbg:
+        for step in range(steps):
+            what = odd.choice(ODD) if step > FULL and odd.random() < 0.12 else "nothing"
+            x = torch.randn(8, 4)
+            if what == "second forward":
+                model(x)
+            loss = F.mse_loss(model(x), x.sum(1, keepdim=True) * (100 if what == "spike" else 1))
+            if what == "early":
+                dbg.record_loss(loss.item())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            read.append(dbg.step)
+            if what not in ("no record", "early"):
+                dbg.record_loss(loss.item())
+            if what == "metric":
+                dbg.record_metric("accuracy", step)
+            if what == "ask":
+                read.append(len(dbg.loss_history))
+            if what == "two losses":
+                dbg.record_loss(0.5, "auxiliary")
+            if what == "evaluation":
+                with torch.no_grad():
+                    model(x)
+    return dbg, read
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quick_bare_steps_give_the_record_of_slow_ones_in_any_loop(schedule, monkeypatch, seed):
+    schedule(is_bare=True)
+    heard = []
+    hold = lean.Lean.hold
+    monkeypatch.setattr(
+        lean.Lean, "hold", lambda me, closed: (heard.extend(closed), hold(me, closed))
+    )
+    quick, labels = train_oddly(seed)
+    assert len(heard) > EVERY
+    monkeypatch.setattr(Quick, "start", lambda *_: None)
+    slow, same = train_oddly(seed)
+    assert labels == same
+    assert told(quick) == told(slow)
+    ours, theirs = quick.trace, slow.trace
+    assert ours.losses.keys() == theirs.losses.keys()
+    for name, series in ours.losses.items():
+        assert series.steps.tolist() == theirs.losses[name].steps.tolist()
+        assert series.values.tolist() == theirs.losses[name].values.tolist()
+    for part in ("steps", "ledger", "parameter", "optimizer", "inputs"):
+        np.testing.assert_array_equal(getattr(ours.facts, part), getattr(theirs.facts, part))
+
+
+def test_quick_leaves_the_optimizers_hooks_as_they_were(schedule):
+    schedule(is_bare=True)
+    tables = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
+    before = [dict(table) for table in tables]
+    counts = set()
+    with NeuralDbg(model := nn.Linear(4, 1)):
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        for _ in range(FULL + 2 * EVERY):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            counts.add(tuple(map(len, tables)))
+            optimizer.step()
+    assert [dict(table) for table in tables] == before
+    first, second = map(len, before)
+    assert {(first, second + 1), (first + 1, second + 1)} >= counts
 
 
 @pytest.mark.parametrize("what", ["metric", "label", "second session", "evaluation", "two losses"])

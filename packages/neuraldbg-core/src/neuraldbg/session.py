@@ -31,6 +31,7 @@ from neuraldbg.trace import Trace, TraceWriter
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from neuraldbg.capture.quick import Quick
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.thinned import ThinnedSteps
@@ -110,6 +111,7 @@ class NeuralDbg(Inquiry):
         self._is_open = False
         self._is_done = False
         self._recorder: Recorder | None = None
+        self._quick: Quick | None = None
         self._writer: TraceWriter | None = None
         self._runner: DetectorRunner | None = None
         self._composites: list[nn.Module] = []
@@ -154,7 +156,7 @@ class NeuralDbg(Inquiry):
             self._on_thinned,
             self._on_failure,
         )
-        self._recorder = recorder
+        self._recorder, self._quick = recorder, recorder.lean.quick
         self._writer = TraceWriter.open(self._path, recorder.run, self._settings)
         self._writer.before_reading = recorder.catch_up
         self._idle.finish(None)
@@ -170,7 +172,7 @@ class NeuralDbg(Inquiry):
             "Training goes on unchanged."
         )
         logger.error(sentence, exc_info=error)
-        recorder, self._recorder = self._recorder, None
+        recorder, self._recorder, self._quick = self._recorder, None, None
         if recorder is not None:
             with contextlib.suppress(Exception):
                 recorder.detach()
@@ -194,7 +196,7 @@ class NeuralDbg(Inquiry):
         finally:
             if recorder is not None:
                 recorder.detach()
-            self._recorder = None
+            self._recorder = self._quick = None
             if writer is not None:
                 writer.before_reading = _nothing
                 self._finish(writer, error)
@@ -225,10 +227,13 @@ class NeuralDbg(Inquiry):
         Raises:
             TypeError: `value` is no number.
         """
+        quick = self._quick
+        is_plain = type(value) is float and name == "loss"
+        if is_plain and quick is not None and quick.is_on and quick.record(value, name):
+            return
         number, name = self._figure(value), _name(name)
         if self._recorder is not None:
-            quick = self._recorder.lean.quick
-            if quick.is_on and quick.record(number, name):
+            if quick is not None and quick.is_on and quick.record(number, name):
                 return
             tensor = value if isinstance(value, torch.Tensor) else None
             self._recorder.record_loss(number, name, tensor)
@@ -251,7 +256,7 @@ class NeuralDbg(Inquiry):
     def step(self) -> int:
         """Label of the step that is open or has just been made; settable, counts from 0."""
         if self._recorder is not None:
-            return self._recorder.label
+            return self._recorder.current
         return self.trace.last_step or 0
 
     @step.setter
@@ -403,8 +408,9 @@ def _number(value: Any) -> float:
     try:
         if not isinstance(value, torch.Tensor):
             return float(value)
-        plain = value.detach()
-        return math.nan if plain.numel() == 0 else float(_whole(plain))
+        if value.numel() == 1:
+            return float(value.item())
+        return float(_whole(value.detach())) if value.numel() else math.nan
     except (TypeError, ValueError, RuntimeError):
         hint = ": does the function that computes it return it?" if value is None else ""
         message = f"a loss or metric is a number or a real tensor, not {value!r}{hint}"

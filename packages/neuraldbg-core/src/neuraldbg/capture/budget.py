@@ -37,7 +37,7 @@ HEARD_EVERY, HEARD_RARELY = 8, 64
 """Thinned steps to one that is not bare, where hearing them all exceeds the budget: as often as
 half of it allows, within these."""
 _MEMORY = 0.98
-"""Decay per step of the means of cost and step time: the last 50 steps."""
+"""Decay of the means of cost and step time, each time that they are measured: the last 50."""
 
 
 class _Mean:
@@ -46,9 +46,9 @@ class _Mean:
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
 
-    def push(self, value: float) -> None:
-        self._sum = _MEMORY * self._sum + value
-        self._weight = _MEMORY * self._weight + 1.0
+    def push(self, value: float, weight: float = 1.0) -> None:
+        self._sum = _MEMORY * self._sum + weight * value
+        self._weight = _MEMORY * self._weight + weight
 
     @property
     def value(self) -> float:
@@ -68,6 +68,7 @@ class Budget:
         self._spent = self._spent_in_all = 0.0
         self._credit = self._allowance_now = 0.0
         self._full, self._thin, self._heard, self._rest = _Mean(), _Mean(), _Mean(), _Mean()
+        self._handing = _Mean()
         self._ordinal = self._watched = self._since = 0
         self._calm = CALM_AFTER
         self._looks = 0
@@ -152,14 +153,19 @@ class Budget:
         self._since += steps
         self._credit = min(self._credit + steps * self._allowance_now, 0.0)
 
+    def handed_on(self, seconds: float, steps: int) -> None:
+        """Note what it took to hand thinned steps on; each has its share of that, bare or not."""
+        self._handing.push(seconds / steps, weight=steps)
+
     def thinned(self, own: float, total: float) -> None:
-        """Note what one thinned step cost, and how long such steps take now."""
+        """Note what hearing one thinned step cost, and how long such steps take now."""
         self._heard.push(own)
-        limit = SEEN * self.share * self._rest.value
+        always, rest = self._handing.value, self._rest.value
+        limit = max(SEEN * self.share * rest - always, LEAST * rest)
         self.is_bare = self._heard.value > (limit / 3 if self.is_bare else limit)
         seldom = 2 * self._heard.value / limit
         self.heard_every = int(min(max(seldom, HEARD_EVERY), HEARD_RARELY))
-        mean = own / self.heard_every if self.is_bare else own
+        mean = always + (own / self.heard_every if self.is_bare else own)
         self._thin.push(mean)
         self._rest.push(max(total - mean, 1e-7))
         self._allowance_now = self._allowance()

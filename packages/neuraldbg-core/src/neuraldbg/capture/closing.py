@@ -307,6 +307,16 @@ class Steps:
         self._arm(is_on=is_on)
 
     @contained
+    def go_on(self, end: float) -> None:
+        """The last of some bare steps ended at `perf_counter()` time `end`: what of the next?"""
+        self.lean.go_on(end)
+
+    @property
+    def current(self) -> int:
+        """Label of the step that is open or has just been made."""
+        return self.label + len(self.lean.quick.closed)
+
+    @contained
     def catch_up(self) -> None:
         """Somebody asks: hand on what is held back. Only the thread that trains can."""
         if threading.get_ident() == self.thread:

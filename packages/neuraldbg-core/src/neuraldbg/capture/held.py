@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HELD_STEPS = 1024
 """Steps that wait at most ..."""
-HELD_S = 0.25
+HELD_S = 0.4
 """... and seconds: with the writer's own delay a killed process loses less than one."""
 
 counts = attrgetter(*LedgerFacts.__dataclass_fields__)
@@ -68,9 +68,19 @@ class Held:
         self._losses.append(losses)
         self._seconds.append(seconds)
 
+    @property
+    def room(self) -> int:
+        """How many more steps may wait, at least 1."""
+        return max(1, HELD_STEPS - len(self))
+
+    @property
+    def due_s(self) -> float:
+        """`perf_counter()` time until which they may wait."""
+        return self._began_s + HELD_S
+
     def is_due(self, now: float) -> bool:
         """Whether the steps have waited long enough, at `perf_counter()` time `now`."""
-        return len(self._labels) >= HELD_STEPS or now - self._began_s > HELD_S
+        return len(self) >= HELD_STEPS or now > self.due_s
 
     def take(self, run: RunInfo, parameters: ParameterBoard) -> ThinnedSteps:
         """Return the steps as one block, and wait for the next."""

@@ -24,7 +24,7 @@ from neuraldbg.capture import wiring
 from neuraldbg.capture.cleared import mark
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
-from neuraldbg.capture.quick import Quick
+from neuraldbg.capture.quick import Bare, Quick
 from neuraldbg.capture.rack import Rack
 from neuraldbg.capture.segment import Segment
 from neuraldbg.capture.usual import Usual
@@ -66,7 +66,7 @@ class Lean:
         self._mark: tuple[int, int] | None = None
         self._settings: list[tuple[Any, ...]] = []
         self._is_finite = True
-        self._clock = self._handing_s = 0.0
+        self._clock = 0.0
         self._unclocked = self._quickly = 0
         self.quick = Quick(self)
 
@@ -144,7 +144,9 @@ class Lean:
         self.roots.put(on=not self.is_bare)
         if self.is_bare and self._held.owned is not None and not steps.now.losses:
             until_due = min(budget.stretch, steps.audit.due_at - steps.ordinal, until_heard)
-            self.quick.start(self._held.owned.optimizer(), until_due)
+            (root,) = steps.roots.values()
+            optimizer, due_s = self._held.owned.optimizer(), self._held.due_s
+            self.quick.start(root, optimizer, min(until_due, self._held.room), due_s)
 
     def end(self) -> None:
         """The step that opens now, or is open, is heard in full again."""
@@ -219,36 +221,45 @@ class Lean:
                     steps.observe(steps.microscope.before_backward(loss))
         return read
 
-    def is_due(self, now: float) -> bool:
-        """Whether what waits is to be handed on, at `perf_counter()` time `now`."""
-        return self._held.is_due(now)
+    def hold(self, closed: Sequence[Bare]) -> None:
+        """Steps that `Quick` heard are over."""
+        steps, usual = self._steps, self.usual
+        for losses, backward, end in closed:
+            self._held.add_bare(steps.label, losses, end - steps.last_end_s)
+            usual.note_backward(backward)
+            usual.note_loss(main_loss(losses))
+            steps.label += 1
+            steps.ordinal += 1
+            steps.last_end_s = end
+        self._quickly += len(closed)
 
-    def hold(self, losses: dict[str, float], end: float) -> None:
-        """A step that `Quick` heard ended at `perf_counter()` time `end`."""
-        steps = self._steps
-        self._held.add_bare(steps.label, losses, end - steps.last_end_s)
-        self.usual.note_loss(main_loss(losses))
-        steps.label += 1
-        steps.ordinal += 1
-        steps.last_end_s = end
-        self._quickly += 1
+    def _skip(self, closed: int) -> None:
+        """Count steps that `Quick` heard, and that nobody was asked about."""
+        self._steps.budget.skip(closed)
+        self._count += closed
+        self._unclocked += closed
+        self._quickly = 0
+
+    def resume(self, end: float) -> None:
+        """`Quick` has stopped after its last step, which ended at `perf_counter()` time `end`."""
+        self._skip(self._quickly - 1)
+        self._steps.go_on(end)
 
     def take_over(
         self,
-        forwards: int,
+        entered: tuple[tuple[Any, ...], dict[str, Any]] | None,
         backward: float | None,
         losses: dict[str, float],
         optimizer: torch.optim.Optimizer | None,
     ) -> None:
         """Go on with a bare step of which `Quick` has heard that much (optimizer: has stepped)."""
         steps, now = self._steps, self._steps.now
-        steps.budget.skip(self._quickly)
-        self._count += self._quickly
-        self._unclocked += self._quickly
-        self._quickly = 0
+        self._skip(self._quickly)
+        self.entered = entered
         steps.microscope.step = steps.label
         if backward is not None:
-            now.forwards, now.backwards, now.backward_losses = forwards, 1, [backward]
+            self.usual.note_backward(backward)
+            now.forwards, now.backwards, now.backward_losses = 1, 1, [backward]
         now.losses = {name: [value] for name, value in losses.items()}
         if optimizer is not None:
             self.bare_step_ended(optimizer)
@@ -344,6 +355,12 @@ class Lean:
         steps.last_end_s = end
         if self._is_clocked:
             steps.board.seconds += thread_time() - start
+        self.go_on(end)
+        return True
+
+    def go_on(self, end: float) -> None:
+        """A thinned step was held back at `perf_counter()` time `end`: what of the next one?"""
+        steps = self._steps
         if self._held.is_due(end):
             self.hand_on()
         if self._is_clocked:
@@ -354,7 +371,6 @@ class Lean:
             steps.open_full(is_on=is_full)
         else:
             self._open()
-        return True
 
     def _is_plain(self, step: Segment) -> bool:
         if self._is_odd or step.observations or not (step.losses or self._steps.is_sparse):
@@ -374,12 +390,12 @@ class Lean:
         self.usual.note_norms(block.grad_norm)
         if self._steps.on_thinned(block):
             self._steps.budget.alarm()
-        self._handing_s = (thread_time() - start) / count
+        self._steps.budget.handed_on(thread_time() - start, count)
 
     def _account(self) -> None:
-        """Tell the budget what a thinned step costs, its share of handing on included."""
+        """Tell the budget what hearing a thinned step costs."""
         board, now = self._steps.board, thread_time()
-        own, board.seconds = board.seconds + self._handing_s, 0.0
+        own, board.seconds = board.seconds, 0.0
         self._steps.budget.thinned(own, (now - self._clock) / self._unclocked)
         self._clock, self._unclocked = now, 0
 

@@ -2,111 +2,171 @@
 """Bare steps heard by the shortest way: where a step takes less than a millisecond, calls count.
 
 While it is on, the four places of the loop that tell of a bare step (the model's forward, backward,
-the optimizer's step, a recorded loss) come here at once, and not through the recorder. Anything
-that is not that plain loop, or is odd, *spills*: what is known of the open step goes back to the
-recorder, which takes over as for any bare step. So does the last step of a stretch.
+the optimizer's step, a recorded loss) come here at once, and not through the recorder. Between two
+of them the training has turned over all that the processor keeps at hand, so each function and each
+object that is touched here costs about a microsecond: whatever can wait is done for some steps at
+once. Anything that is not that plain loop, or is odd, *spills*: what is known of the open step goes
+back to the recorder, which takes over as for any bare step.
 """
 
 from __future__ import annotations
 
-import threading
+from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import is_grad_enabled
 
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from neuraldbg.capture.lean import Lean
+
+OPEN, ENTERED, PASSED, STEPPED = range(4)
+"""How far the open step is: nothing heard, its forward, its backward, its optimizer's step."""
+
+_transforms = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - vmap, grad
+
+
+Bare = tuple[dict[str, float], float, float]
+"""A bare step that is over: its losses, what its backward was called on, and the `perf_counter()`
+time at which the next one began."""
 
 
 class Quick:
-    """The open bare step, as long as it is plain. `is_on` says whether it is heard here."""
+    """The open bare step, as long as it is plain. `is_on` says whether it is heard here.
+
+    Attributes:
+        closed: steps that are over and not handed to `Lean` yet: a few, so that what is usual
+            follows them as if each had been handed over at once.
+        entered: arguments of the last forward.
+    """
+
+    __slots__ = (
+        "_backward", "_due_s", "_lean", "_left", "_losses", "_module", "_most", "_most_backward",
+        "_most_loss", "_optimizer", "_phase", "_thread", "closed", "entered", "is_on",
+    )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
         self.is_on = False
-        self._lean, self._usual = lean, lean.usual
+        self.closed: list[Bare] = []
+        self.entered: tuple[Any, Any] | None = None
+        self._lean = lean
         self._thread = 0
+        self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
-        self._left = 0
-        self._clear()
-
-    def _clear(self) -> None:
-        """Open a step."""
-        self._is_done = False
-        self._forwards = 0
-        self._backward: float | None = None
+        self._left = self._most = 0
+        self._due_s = self._most_loss = self._most_backward = 0.0
+        self._phase = OPEN
+        self._backward = 0.0
         self._losses: dict[str, float] = {}
 
-    def start(self, optimizer: torch.optim.Optimizer | None, steps: int) -> None:
-        """Hear so many bare steps, from the one that opens now; not beside a second session."""
-        self.is_on = optimizer is not None and steps > 1 and SWITCHBOARD.lend(self)
+    def start(
+        self, module: nn.Module, optimizer: torch.optim.Optimizer | None, steps: int, due_s: float
+    ) -> None:
+        """Hear so many bare steps, from the one that opens now, at most until `due_s`.
+
+        Not beside a second session.
+        """
+        self.is_on = optimizer is not None and steps > 0 and SWITCHBOARD.lend(self)
         if self.is_on:
-            self._thread = threading.get_ident()
-            self._optimizer, self._left = optimizer, steps
-            self._clear()
+            self._thread = get_ident()
+            self._module, self._optimizer = module, optimizer
+            self._left, self._due_s = steps, due_s
+            self._phase, self._losses = OPEN, {}
+            self._learn()
+
+    def _learn(self) -> None:
+        """Learn what is usual, and for how many steps it stays so."""
+        usual = self._lean.usual
+        self._most = min(self._left, usual.steady)
+        self._most_loss, self._most_backward = usual.loss, usual.backward
 
     def stop(self) -> None:
         """Hear nothing any more."""
         if self.is_on:
-            self.is_on, self._optimizer = False, None
+            self.is_on, self._optimizer, self.entered = False, None, None
             SWITCHBOARD.take_back()
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        closed, self.closed = self.closed, []
+        self._left -= len(closed)
+        self._lean.hold(closed)
 
     def spill(self) -> None:
         """Give what is known of the open step to the recorder, which hears the rest of it."""
         if self.is_on:
-            optimizer = self._optimizer if self._is_done else None
+            optimizer = self._optimizer if self._phase == STEPPED else None
+            backward = self._backward if self._phase >= PASSED else None
+            entered = self.entered
             self.stop()
-            self._lean.take_over(self._forwards, self._backward, self._losses, optimizer)
+            self._lean.take_over(entered, backward, self._losses, optimizer)
 
     # -- what the loop does: each returns whether that was all there is to do -----------------
 
-    def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """A forward of the training begins; a step that is over closes, and waits."""
-        if not torch.is_grad_enabled():
-            return False
-        if self._is_done:
+    def forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: Any) -> bool:
+        """A forward begins; where a step is over, it closes."""
+        if (
+            get_ident() != self._thread
+            or module is not self._module
+            or not is_grad_enabled()
+            or _transforms() is not None
+        ):
+            return False  # a recomputed or a traced forward comes second, and spills
+        if self._phase == STEPPED and self._losses:
             now = perf_counter()
-            self._left -= 1
-            if self._left <= 0 or not self._losses or self._lean.is_due(now):
-                self.spill()
+            self.closed.append((self._losses, self._backward, now))
+            self._phase, self._losses = OPEN, {}
+            if (len(self.closed) >= self._most or now > self._due_s) and not self._goes_on(now):
                 return False
-            self._lean.hold(self._losses, now)
-            self._clear()
-        self._forwards += 1
-        self._lean.entered = (args, kwargs)
+        if self._phase != OPEN:
+            self.spill()
+            return False
+        self._phase = ENTERED
+        self.entered = args, kwargs
         return True
+
+    def _goes_on(self, now: float) -> bool:
+        """Hand the closed steps over; return whether the step that opens now is heard here."""
+        self._hand_over()
+        if self._left > 0 and now <= self._due_s:
+            self._learn()
+        else:
+            self.stop()
+            self._lean.resume(now)
+        return self.is_on
 
     def backward(self, loss: Any) -> bool:
         """A backward begins."""
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             return False
-        is_plain = type(loss) is torch.Tensor and self._forwards == 1 and self._backward is None
-        if is_plain and not self._is_done and loss.numel() == 1 and loss.device.type == "cpu":
-            value = loss.item()
-            if value <= self._usual.backward:
-                self._backward = value
-                self._usual.note_backward(value)
+        is_plain = self._phase == ENTERED and type(loss) is torch.Tensor and loss.is_cpu
+        if is_plain and loss.numel() == 1:
+            self._backward = loss.item()
+            if self._backward <= self._most_backward:
+                self._phase = PASSED
                 return True
         self.spill()
         return False
 
-    def stepped(self, optimizer: torch.optim.Optimizer) -> bool:
-        """An optimizer has stepped."""
-        if threading.get_ident() != self._thread:
-            return False
-        if optimizer is self._optimizer and self._backward is not None and not self._is_done:
-            self._is_done = True
-            return True
-        self.spill()
-        return False
+    def stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """An optimizer has stepped: in the place of the switchboard's own hook."""
+        if get_ident() == self._thread:
+            if optimizer is self._optimizer and self._phase == PASSED:
+                self._phase = STEPPED
+                return
+            self.spill()
+        SWITCHBOARD.tell("step_ended", optimizer)
 
     def record(self, value: float, name: str) -> bool:
         """A loss is recorded."""
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             return False
-        if value <= self._usual.loss and name not in self._losses:
+        if value <= self._most_loss and name not in self._losses:
             self._losses[name] = value
             return True
         self.spill()

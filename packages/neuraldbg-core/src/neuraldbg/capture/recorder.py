@@ -62,6 +62,7 @@ class Recorder(Steps):
 
     def detach(self) -> None:
         """Remove every hook and leave the switchboard; safe to call twice."""
+        self.lean.quick.stop()
         SWITCHBOARD.leave(self)
         for handle in self._handles:
             handle.remove()
@@ -88,7 +89,7 @@ class Recorder(Steps):
             self.activity()
         if self.lean.is_on:
             if self.lean.quick.is_on:
-                self.lean.quick.forward(args, kwargs)
+                self.lean.quick.forward(module, args, kwargs)
             elif self.lean.is_bare:
                 self.lean.entered = (args, kwargs)
             else:

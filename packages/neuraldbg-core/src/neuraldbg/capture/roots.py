@@ -68,6 +68,7 @@ class RootBegan(RootHook):
 
     def __init__(self, recorder: Recorder, name: str, device: torch.device) -> None:
         super().__init__(recorder, name)
+        self.quick = recorder.lean.quick
         self.key = next(_KEYS)
         self.mark = torch.zeros(1, device=device)
         """Declared as written by the operator, so that no compiler takes its call for dead code."""
@@ -77,10 +78,11 @@ class RootBegan(RootHook):
         """Pass the inputs on; changes nothing. A compiled wrapper gives no keyword arguments."""
         if torch.compiler.is_compiling():
             self._compiled(args, kwargs or {})
-        elif not self.is_deaf(module):
-            quick = self.recorder.lean.quick
-            if not (quick.is_on and quick.forward(args, kwargs or {})):
-                self.recorder.forward_began(self.name, module, args, kwargs or {})
+            return
+        if self.quick.is_on and self.quick.forward(module, args, kwargs):
+            return
+        if not self.is_deaf(module):
+            self.recorder.forward_began(self.name, module, args, kwargs or {})
 
     def _compiled(self, args: Any, kwargs: Any) -> None:
         if not torch.is_grad_enabled():

@@ -17,12 +17,17 @@ import torch
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as optimizer_module
 
-from neuraldbg.capture.taps import in_backward
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from torch.utils.hooks import RemovableHandle
+
     from neuraldbg.capture.quick import Quick
+
+_PRE: Any = optimizer_module._global_optimizer_pre_hooks  # noqa: SLF001
+_POST: Any = optimizer_module._global_optimizer_post_hooks  # noqa: SLF001
+"""Torch's tables of the hooks that every optimizer calls."""
+_graph_task = torch._C._current_graph_task_id  # noqa: SLF001 - see `taps.in_backward`
 
 
 class Listener(Protocol):
@@ -88,6 +93,7 @@ class Switchboard:
         self._lock = threading.Lock()
         self._depth = threading.local()
         self._quick: Quick | None = None
+        self._handles: tuple[RemovableHandle, RemovableHandle]
 
     def join(self, listener: Listener) -> None:
         """Let a session hear; the first one installs the replacements."""
@@ -113,11 +119,21 @@ class Switchboard:
         if len(self._listeners) != 1:
             return False
         self._quick = quick
+        self._hear_steps(None, quick.stepped)
         return True
 
     def take_back(self) -> None:
         """Tell the listeners alone again."""
         self._quick = None
+        self._hear_steps(self._step_began, self._step_ended)
+
+    def _hear_steps(self, began: Callable[..., Any] | None, ended: Callable[..., Any]) -> None:
+        """Put others in the place of the optimizers' hooks; None: a bare step does without."""
+        if began is None:
+            _PRE.pop(self._handles[0].id, None)
+        else:
+            _PRE[self._handles[0].id] = began
+        _POST[self._handles[1].id] = ended
 
     def tell(self, call: str, *args: Any) -> None:
         """Call one method on every session of this thread."""
@@ -140,6 +156,7 @@ class Switchboard:
             self._replace(torch.amp.GradScaler, name, functools.partial(self._scaler, name))
         pre = optimizer_module.register_optimizer_step_pre_hook(self._step_began)
         post = optimizer_module.register_optimizer_step_post_hook(self._step_ended)
+        self._handles = pre, post
         self._undo += [pre.remove, post.remove]
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -156,9 +173,10 @@ class Switchboard:
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if in_backward() or not self._listeners:
+            if _graph_task() != -1 or not self._listeners:
                 return original(tensors, *args, **kwargs)
-            if self._quick is not None and self._quick.backward(tensors):
+            quick = self._quick
+            if quick is not None and quick.backward(tensors):
                 return original(tensors, *args, **kwargs)
             losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             self.tell("backward_began", losses)
@@ -204,8 +222,6 @@ class Switchboard:
     def _step_began(
         self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        if self._quick is not None:
-            return None  # a bare step does without
         closure = kwargs.get("closure") or next((a for a in args[1:] if callable(a)), None)
         if closure is None:
             self.tell("step_began", optimizer)
@@ -222,8 +238,7 @@ class Switchboard:
         return tuple(watched if a is closure else a for a in args), kwargs
 
     def _step_ended(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self._quick is None or not self._quick.stepped(optimizer):
-            self.tell("step_ended", optimizer)
+        self.tell("step_ended", optimizer)
 
 
 SWITCHBOARD = Switchboard()

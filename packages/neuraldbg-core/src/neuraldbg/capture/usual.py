@@ -60,6 +60,11 @@ class Usual:
         if self._calm % OFTEN == 0:
             self._settle()
 
+    @property
+    def steady(self) -> int:
+        """How many thinned steps can be noted, at least 1, before the limits change."""
+        return OFTEN - self._calm % OFTEN
+
     def note_backward(self, loss: float) -> None:
         """A thinned step's backward was called on this loss."""
         self._backwards.append(loss)
