@@ -86,10 +86,20 @@ def theil_sen(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     pairs = order[:, None] < order
     run, rise = (xs - xs[:, None])[pairs], (ys - ys[:, None])[pairs]
     apart = run != 0
-    if not apart.any():
+    if not apart.all():
+        run, rise = run[apart], rise[apart]
+    if not len(run):
         return float("nan"), float("nan")
-    slope = float(np.median(rise[apart] / run[apart]))
+    slope = _median(rise / run)
     return slope, float(np.median(ys - slope * xs))
+
+
+def _median(values: Array) -> float:
+    """Return `np.median` of thousands of values, `[T]`: sorting them is the faster way to it."""
+    ordered = np.sort(values)
+    half = len(ordered) // 2
+    middle = ordered[half - 1 + len(ordered) % 2 : half + 1]
+    return float("nan") if np.isnan(ordered[-1]) else float(np.mean(middle))
 
 
 def rolling_median(values: ArrayLike, window: int) -> Array:

@@ -86,6 +86,8 @@ class ExplodingGradient:
     def absorb(self, steps: ThinnedSteps) -> bool:
         """Take steps on which no layer's gradient is large or jumps; False where one does."""
         norm, _, labels = self._gradients.measure_all(steps)
+        if not len(labels):
+            return True
         known = ~np.isnan(norm)
         rows = known.any(axis=1)
         norm, known, labels = norm[rows], known[rows], labels[rows]

@@ -52,6 +52,9 @@ class LayerGradients:
         Their labels come last.
         """
         measured = ~np.isnan(steps.grad_state).all(axis=1)
+        if not measured.any():
+            nothing = np.zeros((0, len(self.names)))
+            return nothing, nothing, steps.steps[:0]
         norm, missing = self._by_layer(steps.grad_norm[measured], steps.grad_state[measured])
         return norm, missing, steps.steps[measured]
 

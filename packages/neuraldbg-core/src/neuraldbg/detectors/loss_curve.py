@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -15,7 +15,7 @@ from neuraldbg.schema.facts import main_loss
 from neuraldbg.schema.vocabulary import EventType, OptimizerHealth, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from neuraldbg.schema.facts import StepFacts
     from neuraldbg.schema.run import RunInfo
@@ -55,6 +55,8 @@ class LossCurve:
         self._middle = self._scale = math.nan
         self._cusum, self._drift_from, self._good = 0.0, -1, -1
         self._review: list[tuple[int, float]] = []
+        self._lately: Lately | None = None
+        """What `_review` shows, where it has been asked since it last grew."""
         self._stride = 1
         self._seen = 0
         self._spikes: list[SemanticEvent] = []
@@ -168,6 +170,7 @@ class LossCurve:
             self._keep(step, loss)
 
     def _keep(self, step: int, loss: float) -> None:
+        self._lately = None
         self._review.append((step, loss))
         if len(self._review) >= 4 * REVIEW_EVERY:
             self._review = self._review[1::2]
@@ -248,26 +251,19 @@ class LossCurve:
         half = self._review[len(self._review) // 2 :]
         if len(half) < REVIEW_EVERY // 2:
             return
-        steps = np.array([step for step, _ in half], dtype=np.float64)
-        losses = np.array([loss for _, loss in half])
-        noise = difference_noise(losses)
-        slope, _ = theil_sen(steps, losses)
-        gain = -slope * (steps[-1] - steps[0])
-        evidence: dict[str, float | str] = {"gain": gain, "noise": noise, "steps": float(len(half))}
-        level = abs(float(np.median(losses)))
-        if gain < max(2 * noise / math.sqrt(len(half)), 0.01 * level):
+        if self._lately is None:
+            self._lately = Lately.of(half)
+        seen = self._lately
+        evidence: dict[str, float | str]
+        if seen.gain < max(2 * seen.noise / math.sqrt(seen.size), 0.01 * seen.level):
+            evidence = {"gain": seen.gain, "noise": seen.noise, "steps": float(seen.size)}
             yield from self._state(
-                OptimizerHealth.LOSS_PLATEAU, int(steps[0]), int(steps[-1]), evidence, Severity.INFO
+                OptimizerHealth.LOSS_PLATEAU, seen.first, seen.last, evidence, Severity.INFO
             )
-        swing = oscillation(losses)
-        if swing > OSCILLATION and noise > 0.2 * level:
-            evidence = {"oscillation": swing, "noise": noise, "level": level}
+        if seen.swing > OSCILLATION and seen.noise > 0.2 * seen.level:
+            evidence = {"oscillation": seen.swing, "noise": seen.noise, "level": seen.level}
             yield from self._state(
-                OptimizerHealth.LOSS_SPIKE,
-                int(steps[0]),
-                int(steps[-1]),
-                evidence,
-                Severity.WARNING,
+                OptimizerHealth.LOSS_SPIKE, seen.first, seen.last, evidence, Severity.WARNING
             )
 
 
@@ -288,3 +284,38 @@ def oscillation(values: np.ndarray) -> float:
     if len(moves) < 2:
         return 0.0
     return float(np.mean(moves[1:] != moves[:-1]))
+
+
+class Lately(NamedTuple):
+    """What the losses of some time show."""
+
+    first: int
+    """Label of its first step ..."""
+    last: int
+    """... and of its last one."""
+    size: int
+    """How many losses."""
+    gain: float
+    """How far the loss fell along its robust line; negative where it rose."""
+    noise: float
+    """From step to step."""
+    level: float
+    """Absolute value of the median loss."""
+    swing: float
+    """See `oscillation`."""
+
+    @classmethod
+    def of(cls, curve: Sequence[tuple[int, float]]) -> Lately:
+        """Measure (label, loss) of its steps."""
+        steps = np.array([step for step, _ in curve], dtype=np.float64)
+        losses = np.array([loss for _, loss in curve])
+        slope, _ = theil_sen(steps, losses)
+        return cls(
+            first=int(steps[0]),
+            last=int(steps[-1]),
+            size=len(curve),
+            gain=float(-slope * (steps[-1] - steps[0])),
+            noise=difference_noise(losses),
+            level=abs(float(np.median(losses))),
+            swing=oscillation(losses),
+        )

@@ -73,7 +73,9 @@ class VanishingGradient:
 
     def absorb(self, steps: ThinnedSteps) -> bool:
         """Take steps on which no layer's gradient is small; False where one is, or was before."""
-        norm, missing, _ = self._gradients.measure_all(steps)
+        norm, missing, labels = self._gradients.measure_all(steps)
+        if not len(labels):
+            return True
         is_small = (norm < self._threshold).any() or (missing >= self._gradients.owned).any()
         return not (is_small or self._small.run.any() or self._absent.run.any())
 
