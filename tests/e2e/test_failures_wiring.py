@@ -262,3 +262,99 @@ def test_a_part_that_is_not_used_or_only_gives_features_is_quiet(how):
     trained = model if how == "unused" else model.head
     dbg = learned(model, torch.optim.Adam(trained.parameters(), 0.03), 150)
     assert dbg.explain_failure() == [], dbg.summary()
+
+
+def two_tasks(model, learn, steps=120):
+    """Train on two targets of one input; `learn(first, second)` makes the loss of the terms."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    with NeuralDbg(model) as dbg:
+        for _ in range(steps):
+            x = torch.randn(48, 6)
+            one, two = model(x)
+            terms = F.mse_loss(one, x[:, :1].sin()), F.mse_loss(two, x[:, 1:2] * x[:, 2:3])
+            loss = learn(*terms)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss.item())
+    return dbg
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 48), nn.Tanh())
+        self.near, self.far = nn.Linear(48, 1), nn.Linear(48, 1)
+
+    def forward(self, x):
+        x = self.body(x)
+        return self.near(x), self.far(x)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_term_that_enters_as_a_number_is_named_with_the_head_that_it_leaves_idle(is_cut):
+    dbg = two_tasks(TwoHeads(), lambda one, two: one + (two.item() if is_cut else two))
+    found = [(h.cause, h.layer) for h in dbg.explain_failure()[:1]]
+    assert found == ([("detached_loss_term", "far")] if is_cut else [])
+
+
+@pytest.mark.parametrize("is_cleared", [True, False])
+def test_of_two_models_the_one_that_is_not_cleared_is_named(is_cleared):
+    maker = nn.Sequential(nn.Linear(6, 24), nn.Tanh(), nn.Linear(24, 6))
+    reader = nn.Sequential(nn.Linear(6, 24), nn.Tanh(), nn.Linear(24, 1))
+    first = torch.optim.Adam(maker.parameters(), lr=3e-3)
+    second = torch.optim.SGD(reader.parameters(), lr=0.05, momentum=0.5)
+    with NeuralDbg({"maker": maker, "reader": reader}) as dbg:
+        for _ in range(150):
+            x = torch.randn(32, 6)
+            made = maker(x)
+            loss = F.mse_loss(made, x.sin()) + F.mse_loss(reader(made), x[:, :1].cos())
+            first.zero_grad()
+            if is_cleared:
+                second.zero_grad()
+            loss.backward()
+            first.step()
+            second.step()
+            dbg.record_loss(loss)
+    found = [(h.cause, h.layer) for h in dbg.explain_failure()[:1]]
+    assert found == ([] if is_cleared else [("missing_zero_grad", "reader")])
+
+
+@pytest.mark.parametrize("prefix", ["blocks.1", "none"])
+def test_random_features_that_are_frozen_and_do_not_suffice_are_named(prefix):
+    """`blocks.1` freezes `blocks.10` to `blocks.13` too; the optimizer gets what is left."""
+    names = [f"{i}" for i in range(10, 14)]
+    blocks = {
+        n: nn.Sequential(nn.Conv1d(8, 8, 5, padding=2), nn.GroupNorm(2, 8), nn.SiLU())
+        for n in names
+    }
+
+    class Signals(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleDict({"1": nn.Conv1d(1, 8, 7, padding=3), **blocks})
+            self.head = nn.Linear(8, 4)
+
+        def forward(self, x):
+            for block in self.blocks.values():
+                x = block(x)
+            return self.head(x.mean(-1))
+
+    model = Signals()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.startswith(prefix))
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=6e-3)
+    place = torch.arange(48.0)
+    with NeuralDbg(model) as dbg:
+        for _ in range(200):
+            label = torch.randint(0, 4, (32,))
+            gap = 3.0 + 3.0 * label[:, None]
+            start = 6 + 24 * torch.rand(32, 1)
+            bumps = (-((place - start) ** 2) / 3).exp() + (-((place - start - gap) ** 2) / 3).exp()
+            loss = F.cross_entropy(model((bumps + 0.3 * torch.randn(32, 48))[:, None]), label)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    found = [h.cause for h in dbg.explain_failure()[:1]]
+    assert found == (["frozen_parameters"] if prefix != "none" else [])

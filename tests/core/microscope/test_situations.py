@@ -964,6 +964,25 @@ def test_batch_of_one_that_is_standardised_by_its_own_deviation(drive, returns, 
     assert only(driver.told).words["cause"] == cause
 
 
+@pytest.mark.parametrize(
+    ("shares", "cause"),
+    [
+        (lambda gains: gains / gains.sum(1, keepdim=True), "division_by_zero"),
+        (lambda gains: gains.masked_fill(gains == 0, torch.nan), "degenerate_targets"),
+    ],
+    ids=["shares of a sum of 0", "missing entries"],
+)
+def test_rows_that_were_divided_by_their_sum(drive, shares, cause):
+    """Relevances of a query, as shares: of a query without a relevant answer there are none."""
+    model = nn.Linear(4, 5)
+    gains = torch.tensor([[1.0, 2.0, 0.0, 1.0, 0.0], [0.0] * 5, [3.0, 0.0, 0.0, 1.0, 2.0]])
+    driver = drive({"": model})
+    with driver:
+        given = model(torch.randn(3, 4)).log_softmax(1)
+        (-(shares(gains) * given).sum(1)).mean().backward()
+    assert only(driver.told).words["cause"] == cause
+
+
 def widths_of(boxes):
     return torch.log(boxes[:, 1:2] - boxes[:, 0:1])
 

@@ -19,7 +19,7 @@ import torch
 from neuraldbg.capture.ranks import part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from collections.abc import Set as AbstractSet
 
     from neuraldbg.capture.readback import Readback
@@ -37,11 +37,12 @@ class _State(Enum):
 class Sentinels:
     """Tracks a handful of trainable parameters through backward, clearing and steps."""
 
-    def __init__(self, parameters: list[torch.nn.Parameter], readback: Readback) -> None:
+    def __init__(self, named: Mapping[str, torch.nn.Parameter], readback: Readback) -> None:
         self._readback = readback
-        trainable = [p for p in parameters if p.requires_grad]
+        trainable = [(name, p) for name, p in named.items() if p.requires_grad]
         step = max(1, len(trainable) // _COUNT)
-        self.parameters = trainable[::step][:_COUNT]
+        chosen = trainable[::step][:_COUNT]
+        self.parameters, self._names = [p for _, p in chosen], [name for name, _ in chosen]
         self._states = [_State.FRESH] * len(self.parameters)
         self._marks: list[tuple[int, int] | None] = [None] * len(self.parameters)
         self._had: list[tuple[int, int] | None] = [None] * len(self.parameters)
@@ -49,6 +50,8 @@ class Sentinels:
         """As `_had`, but known at once: what the last backward wrote, were it all zeros."""
         self.was_dropped = False
         """Whether gradients of a backward were gone at the next one with no step between."""
+        self._found: dict[int, bool] = {}
+        """By sentinel, whether it was ever dirty as its optimizer stepped."""
         self._is_suspect = False
         """Whether zeros were found at a step: from then on it is looked whether backward made them,
         as it does where half precision has no smaller numbers."""
@@ -112,6 +115,8 @@ class Sentinels:
     def _judge(
         self, marks: dict[int, tuple[int, int] | None], is_nonzero: Callable[[int], bool]
     ) -> tuple[bool, bool]:
+        for i in marks:
+            self._found[i] = self._found.get(i, False) or self._states[i] is _State.DIRTY
         dirty = any(self._states[i] is _State.DIRTY for i in marks)
         had = [i for i in marks if self._had[i] is not None]
         # Gone: what a backward wrote is None, or was written again and is all 0.
@@ -121,6 +126,13 @@ class Sentinels:
         if gone and not self._is_suspect and any(marks[i] is not None for i in had):
             self._is_suspect, gone = True, False
         return dirty, gone
+
+    @property
+    def uncleared(self) -> str | None:
+        """First part of the names of what was found dirty, where others never were; else None."""
+        dirty = [i for i, was in self._found.items() if was]
+        names = {self._names[i].partition(".")[0] for i in dirty}
+        return names.pop() if len(names) == 1 and len(dirty) < len(self._found) else None
 
     def after_step(self, owned: AbstractSet[int]) -> None:
         """The optimizer has used these gradients."""

@@ -79,7 +79,7 @@ class Steps:
         self.reducer = Reducer(self.board, self.readback)
         self.parameters = ParameterBoard(self.survey.tensors, self.readback)
         self.inputs = InputBoard(self.readback)
-        self.sentinels = Sentinels(self.survey.tensors, self.readback)
+        self.sentinels = Sentinels(self.survey.named, self.readback)
         self.microscope = Microscope(self.models)
         self.audit = Audit(self.models, self.survey, self.board, self.microscope)
         self.budget = Budget(settings.overhead)
@@ -337,7 +337,8 @@ class Steps:
         label, first, wires = closed.label, self._first_label or 0, self.wiring
         optimizers = len(closed.run.optimizers)
         found = closed.audited
-        found += self.ledger.inspect(label, step, optimizers=optimizers)
+        uncleared = self.sentinels.uncleared if len(self.models) > 1 else None
+        found += self.ledger.inspect(label, step, optimizers=optimizers, uncleared=uncleared)
         found += self.wrapping.inspect(label, step, closed.wrapped)
         if not closed.has_optimizer and step.backwards and not closed.is_interrupted:
             found += wires.unstepped(first)

@@ -90,6 +90,11 @@ class Survey:
     lazy: list[int]
     """Rows of parameters that get their shape in the first forward of a lazy module."""
 
+    @property
+    def named(self) -> dict[str, torch.nn.Parameter]:
+        """Parameters by name."""
+        return {i.name: t for i, t in zip(self.parameters, self.tensors, strict=True)}
+
     def complete(self) -> bool:
         """Describe lazy modules that have their shapes by now; return whether there were any."""
         ready = [row for row in self.lazy if not is_shapeless(self.tensors[row])]

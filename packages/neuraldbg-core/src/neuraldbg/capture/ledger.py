@@ -58,23 +58,26 @@ class Ledger:
         """Look whether the loss given to backward was divided by a number."""
         self.is_loss_divided |= is_divided(loss, is_scaled=is_scaled)
 
-    def inspect(self, label: int, step: Segment, *, optimizers: int) -> list[Observation]:
+    def inspect(
+        self, label: int, step: Segment, *, optimizers: int, uncleared: str | None = None
+    ) -> list[Observation]:
         """Judge one closed step.
 
         Args:
             label: its label.
             step: its counts.
             optimizers: how many have stepped watched parameters in this run.
+            uncleared: the model whose gradients were not cleared, where others' were.
         """
         found: list[Observation] = []
         if step.is_done:
-            found += self._persisting(label, step)
+            found += self._persisting(label, step, uncleared)
         found += self._modes(label, step)
         if optimizers == 1:
             found += self._accumulation(label, step)
         return found
 
-    def _persisting(self, label: int, step: Segment) -> list[Observation]:
+    def _persisting(self, label: int, step: Segment, uncleared: str | None) -> list[Observation]:
         facts = {
             "gradients_not_cleared": (not step.is_cleared, "missing_zero_grad"),
             "cleared_before_step": (step.is_cleared_before_step, "zero_grad_before_step"),
@@ -92,7 +95,8 @@ class Ledger:
                 self._said.add(kind)
                 first = label if streak.first is None else streak.first
                 words = {"cause": cause}
-                found.append(Observation(kind, first, figures={"steps": float(count)}, words=words))
+                layer = uncleared if kind == "gradients_not_cleared" else None
+                found.append(Observation(kind, first, layer, {"steps": float(count)}, words))
         return found
 
     def _modes(self, label: int, step: Segment) -> list[Observation]:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +15,9 @@ from neuraldbg.reasoning.symptoms import is_always_zero
 from neuraldbg.reasoning.view import CaseView
 from neuraldbg.schema.facts import ParameterStat
 from neuraldbg.schema.vocabulary import FailureType
+
+if TYPE_CHECKING:
+    from neuraldbg.schema.run import ParameterInfo
 
 WIRING, OBJECTIVE = FailureType.TRAINING_WIRING, FailureType.OBJECTIVE_MISMATCH
 
@@ -62,9 +67,10 @@ DRAWN = 256
 
 
 def _is_left_random(view: CaseView, layers: set[str]) -> bool:
-    """Whether the optimizer was given frozen layers that still hold what they were drawn with.
+    """Whether frozen layers still hold what they were drawn with, to no good.
 
-    Nothing was ever learned there, so there is nothing to keep: a freeze that was left behind.
+    Nothing was ever learned there, so there is nothing to keep: a freeze that was left behind,
+    where the optimizer was given them, or where what is trained on top learns next to nothing.
     """
     held = {name for one in view.run.optimizers for name in one.parameters}
     largest = view.parameter(ParameterStat.WEIGHT_MAX)
@@ -75,8 +81,19 @@ def _is_left_random(view: CaseView, layers: set[str]) -> bool:
         if one.layer not in layers or one.is_trainable or len(one.shape) < 2 or size < DRAWN:
             continue
         shape = float(view.early(largest[:, row])) / max(float(view.early(rms[:, row])), 1e-30)
-        told.append(one.name in held and abs(shape / ROOT_3 - 1) < ROUND)
+        is_held = one.name in held and abs(shape / ROOT_3 - 1) < ROUND
+        told.append(is_held or (view.curve.is_poor and _is_default(one)))
     return bool(told) and all(told)
+
+
+def _is_default(parameter: ParameterInfo) -> bool:
+    """Whether a weight began as torch draws it: evenly, with a variance of 1 / (3 fan-in).
+
+    Within four standard errors: that of the RMS of n even draws is 1 / sqrt(5 n) of it.
+    """
+    drawn = 1 / math.sqrt(3 * max(math.prod(parameter.shape[1:]), 1))
+    error = 4 / math.sqrt(5 * max(math.prod(parameter.shape), 1))
+    return abs(parameter.initial_rms / drawn - 1) < max(error, ROUND)
 
 
 def _is_thawed(view: CaseView, layers: set[str]) -> bool:
@@ -265,6 +282,7 @@ KINDS: dict[str, Known] = {
         "detached_loss_term",
         WIRING,
         "a term of the loss has no path to any parameter it is meant for",
+        explains=frozenset({"detached_graph"}),
     ),
     "constant_term": Known(
         "constant_loss_term",

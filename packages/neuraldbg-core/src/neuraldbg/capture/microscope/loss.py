@@ -32,6 +32,8 @@ TARGETED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_
                       "binary_cross_entropy_with_logits", "soft_margin_loss"})  # fmt: skip
 
 
+SUMS_TO_ONE = 1e-3
+"""Distance from 1 within which a row of shares adds up: rounding in half precision."""
 LOGARITHMS = frozenset({"log", "log2", "log10", "log_"})
 
 
@@ -154,14 +156,26 @@ def _suspect(node: SavedNode, value: Tensor) -> str:
     """Return what most likely broke an operand that was computed without a graph.
 
     Heuristic: a batch of one that is NaN was standardised by its own deviation, which one value
-    does not have.
+    does not have; rows that are shares of their sum, but for some that are NaN, had a sum of 0.
     """
     state = flags(value)
     if state & NAN and value.dim() and value.shape[0] == 1 and bool(value.isnan().all()):
         return "single_sample_statistics"
+    if state & NAN and _is_share(value):
+        return "division_by_zero"
     if state & NAN or not node.open_operands:
         return "degenerate_targets"
     return "division_by_zero" if state & POSITIVE else "log_of_nonpositive"
+
+
+def _is_share(value: Tensor) -> bool:
+    """Whether rows are NaN throughout or add up to 1."""
+    if value.dim() < 2:
+        return False
+    lost = value.isnan().flatten(0, -2)
+    whole = value.flatten(0, -2)[~lost.any(1)].sum(1)
+    is_whole_row = bool((lost.any(1) == lost.all(1)).all())
+    return is_whole_row and whole.numel() > 0 and bool(((whole - 1).abs() < SUMS_TO_ONE).all())
 
 
 def _unrepeated(operation: str, value: Tensor) -> Verdict:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from neuraldbg.reasoning.cause import named
 from neuraldbg.reasoning.loop import lasting_from, loop_fault, working
 
 if TYPE_CHECKING:
@@ -20,10 +22,14 @@ def assess(view: CaseView) -> Assessment | None:
     row = lasting_from(dirty)
     if row is None:
         return None
-    return loop_fault(
+    places = {note.layer for note in view.observations.get("gradients_not_cleared", ())}
+    layer = places.pop() if len(places) == 1 else None
+    whose = f"gradients of {named(layer)}" if layer else "gradients"
+    found = loop_fault(
         view,
         "missing_zero_grad",
         max(row - 1, 0),
-        "gradients are not cleared between optimizer steps, so each step repeats all earlier ones",
+        f"{whose} are not cleared between optimizer steps, so each step repeats all earlier ones",
         0.9,
     )
+    return replace(found, layer=layer)

@@ -128,6 +128,8 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
     if known.is_due is not always and confidence >= UNSURE:
         confidence = max(confidence, known.prior)
     layer = _container(view, note.layer) if kind == "unregistered_module" else note.layer
+    if kind == "detached_term" and layer is None:
+        layer = _idle_head(view)
     where = named(layer)
     sentence = known.sentence.format(where=where)
     more = f" ({count} such places)" if count > 1 else ""
@@ -158,6 +160,13 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
         explains=SYMPTOMATIC | known.explains,
         is_direct=True,
     )
+
+
+def _idle_head(view: CaseView) -> str | None:
+    """Return the one head that gets no gradient: the term that was cut is computed from it."""
+    absent = [n.layer or "" for n in view.observations.get("gradient_absent", ())]
+    heads = [path for path in dict.fromkeys(absent) if not view.flow.children(path)]
+    return heads[0] if len(heads) == 1 else None
 
 
 def _container(view: CaseView, path: str | None) -> str | None:
