@@ -284,3 +284,42 @@ def test_momentum_that_overshoots_again_and_again(explained):
             losses.append(loss.item())
     assert not mean(losses[60:]) < 2 * losses[0]
     of_loss(dbg, explained, None, (0, 8), is_leading=False)
+
+
+@pytest.mark.parametrize("robot", [True, False])
+def test_attention_that_breaks_on_one_batch_after_sound_steps_is_no_matter_of_warmup(robot):
+    """One session of one batch is empty: every key of its row is masked."""
+    torch.manual_seed(0)
+    embed, attend = (
+        nn.Embedding(31, 32, padding_idx=0),
+        nn.MultiheadAttention(32, 4, batch_first=True),
+    )
+    head = nn.Linear(32, 30)
+
+    class Session(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.attend, self.head = embed, attend, head
+
+        def forward(self, clicks):
+            pad = clicks == 0
+            x = self.embed(clicks)
+            x = x + self.attend(x, x, x, key_padding_mask=pad, need_weights=True)[0]
+            return self.head(x.masked_fill(pad[..., None], 0.0).sum(1))
+
+    model = Session()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    with NeuralDbg(model) as dbg:
+        for step in range(160):
+            clicks = torch.randint(1, 31, (24, 8)) * (
+                torch.arange(8) < torch.randint(2, 9, (24, 1))
+            )
+            if robot and step == 130:
+                clicks[5] = 0
+            loss = F.cross_entropy(model(clicks), clicks[:, 0].sub(1).clamp(min=0))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    found = [(h.cause, h.onset) for h in dbg.explain_failure()[:1]]
+    assert found == ([("fully_masked_attention", 130)] if robot else [])

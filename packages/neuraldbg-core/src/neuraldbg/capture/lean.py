@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 CLOCKED_EVERY = 16
 """Heard steps to one whose cost is measured: reading the thread's clock is itself dear here."""
+GLANCE_SIZE = 16_384
+"""Elements of a gradient that is added up on every bare step. Heuristic: some microseconds."""
 DEAF = frozenset({"step_began", "clip_began", "clip_measured", "clip_limited"})
 """Calls of the switchboard that a bare step does without."""
 
@@ -63,6 +65,8 @@ class Lean:
         """Whether gradients are cleared, and before the step: only full steps can tell."""
         self._is_single = False
         self._sentinel: torch.nn.Parameter | None = None
+        self.glance: torch.nn.Parameter | None = None
+        """The parameter whose gradient is looked at on bare steps."""
         self._mark: tuple[int, int] | None = None
         self._settings: list[tuple[Any, ...]] = []
         self._is_finite = True
@@ -106,6 +110,10 @@ class Lean:
         if not len(present):
             return False
         self._held.owned, self._sentinel = owned, owned.tensors[int(present[0])]
+        given = [owned.tensors[i] for i in present]
+        # A bias adds up what comes back through its layer, of every row.
+        first = next((p for p in given if p.dim() == 1), given[0])
+        self.glance = first if first.numel() <= GLANCE_SIZE else None
         self._held.row = self._steps.optimizers.latest()
         self._settings = _settings(optimizer)
         self._clearing = closed.is_cleared, closed.is_cleared_before_step
@@ -215,7 +223,9 @@ class Lean:
                     continue
                 if steps.now.is_done:
                     steps.activity()
-                self._hear()
+                if self.is_bare:
+                    self._hear()
+                    steps.now.forwards += 1
                 steps.microscope.step = steps.label
                 if not math.isfinite(value):
                     steps.observe(steps.microscope.before_backward(loss))
@@ -264,12 +274,23 @@ class Lean:
         if optimizer is not None:
             self.bare_step_ended(optimizer)
 
+    def gradient_broke(self) -> None:
+        """The backward of a bare step left NaN or Inf: the gradients are looked at before the step.
+
+        Its forward can be run again, with gradients of our own: those that reached it are gone.
+        """
+        if self.is_bare:
+            steps = self._steps
+            self._hear()
+            steps.microscope.step = steps.label
+            if self.entered is not None:
+                (root,) = steps.roots.values()
+                steps.microscope.begin_late(root, *self.entered)
+
     def _hear(self) -> None:
         """The open step was bare and turned out odd: its gradients are looked at."""
-        if self.is_bare:
-            self.is_bare, self._is_odd = False, True
-            self._steps.ignored = frozenset()
-            self._steps.now.forwards += 1
+        self.is_bare, self._is_odd = False, True
+        self._steps.ignored = frozenset()
 
     def has_reached(self) -> bool:
         """Whether the backward that ended was one of the watched model."""
@@ -284,6 +305,9 @@ class Lean:
         now.forwards += self.is_bare
         now.backwards += 1
         now.backward_losses += read
+        glance = None if self.glance is None or not self.is_bare else self.glance.grad
+        if glance is not None and not math.isfinite(glance.sum().item()):
+            self.gradient_broke()
 
     def step_began(self, owned: OwnedParameters) -> None:
         """See `Listener`: the gradients are looked at before the weights move."""

@@ -11,6 +11,7 @@ back to the recorder, which takes over as for any bare step.
 
 from __future__ import annotations
 
+from math import isfinite
 from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -46,8 +47,9 @@ class Quick:
     """
 
     __slots__ = (
-        "_backward", "_due_s", "_lean", "_left", "_losses", "_module", "_most", "_most_backward",
-        "_most_loss", "_optimizer", "_phase", "_thread", "closed", "entered", "is_on",
+        "_backward", "_due_s", "_glance", "_lean", "_left", "_losses", "_module", "_most",
+        "_most_backward", "_most_loss", "_optimizer", "_phase", "_thread", "closed", "entered",
+        "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
@@ -58,6 +60,7 @@ class Quick:
         self._thread = 0
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
+        self._glance: torch.Tensor | None = None
         self._left = self._most = 0
         self._due_s = self._most_loss = self._most_backward = 0.0
         self._phase = OPEN
@@ -74,7 +77,7 @@ class Quick:
         self.is_on = optimizer is not None and steps > 0 and SWITCHBOARD.lend(self)
         if self.is_on:
             self._thread = get_ident()
-            self._module, self._optimizer = module, optimizer
+            self._module, self._optimizer, self._glance = module, optimizer, self._lean.glance
             self._left, self._due_s = steps, due_s
             self._phase, self._losses = OPEN, {}
             self._learn()
@@ -152,6 +155,14 @@ class Quick:
                 return True
         self.spill()
         return False
+
+    def backward_ended(self) -> None:
+        """It returned: NaN or Inf anywhere in it reach the gradient of the first parameters."""
+        if self._phase == PASSED and self._glance is not None and get_ident() == self._thread:
+            gradient = self._glance.grad
+            if gradient is not None and not isfinite(gradient.sum().item()):
+                self.spill()
+                self._lean.gradient_broke()
 
     def stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An optimizer has stepped: in the place of the switchboard's own hook."""

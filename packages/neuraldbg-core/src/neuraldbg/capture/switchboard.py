@@ -177,7 +177,9 @@ class Switchboard:
                 return original(tensors, *args, **kwargs)
             quick = self._quick
             if quick is not None and quick.backward(tensors):
-                return original(tensors, *args, **kwargs)
+                result = original(tensors, *args, **kwargs)
+                quick.backward_ended()
+                return result
             losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             self.tell("backward_began", losses)
             result = original(tensors, *args, **kwargs)

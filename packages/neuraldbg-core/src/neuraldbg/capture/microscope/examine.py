@@ -143,6 +143,8 @@ def _backward(
         for place, t in enumerate(outputs)
         if place in recorded and t.requires_grad
     ]
+    if forward.is_late:  # any gradient shows where a finite one turns into none
+        ends = [(t, torch.ones_like(t)) for t in outputs if t.requires_grad]
     if not ends:
         outcome.is_complete, outcome.note = False, "no gradient of the output was kept (size limit)"
         return

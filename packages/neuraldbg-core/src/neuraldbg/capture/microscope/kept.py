@@ -70,6 +70,14 @@ class Kept:
         except Exception as error:  # noqa: BLE001 - never into the user's code
             self._fail(error)
 
+    def begin_late(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Remember a forward of this step that has ended: what it drew at random is not known."""
+        self.begin_forward(module, args, kwargs)
+        if self._forwards:
+            self._forwards[-1].is_late = True
+
     def _remember(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Forward:

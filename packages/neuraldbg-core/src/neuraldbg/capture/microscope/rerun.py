@@ -51,6 +51,9 @@ class Forward:
     start: int
     is_training: bool
     allowance: Allowance
+    is_late: bool = False
+    """Whether it was remembered after it had run: its random state and the gradients of its outputs
+    are not known."""
     stop: int = -1
     """Sequence number after it; -1: it has not ended (it raised)."""
     gradients: dict[int, Tensor] | None = None

@@ -228,7 +228,7 @@ class Microscope(Kept):
             if broken_gradients:
                 lost = broken_gradients[0]
                 continue
-            if not kept:
+            if not (kept or forward.is_late):
                 continue
             outcome = self._rerun(forward, paths, is_backward=True)
             note = outcome.note or note
