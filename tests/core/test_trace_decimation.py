@@ -126,6 +126,15 @@ def test_decimated_rows_cover_every_step_once_and_hold_its_extremes():
     assert (table.low.low.activation == table.low.activation).all()
 
 
+def test_a_step_that_leaves_alone_between_two_events_is_read_as_exact():
+    table = record(1300, events=(80, 80 + 2 * facts.AROUND + 2)).as_trace().facts
+    alone = int(np.flatnonzero(table.steps == 80 + facts.AROUND + 1)[0])
+    assert table.widths[alone] == 1
+    assert len(table.extremes[0]) == len(table.extremes[1]) == int((~table.is_exact).sum()) > 0
+    for one in (table, table.low, table.high):
+        assert one.activation[alone, 0, ActivationStat.RMS] == table.steps[alone]
+
+
 def test_a_nan_neither_spreads_nor_disappears():
     table = record(4000, value=lambda s: math.nan if s % 2 else 2.0).as_trace().facts
     rms = table.activation[:, 0, ActivationStat.RMS]

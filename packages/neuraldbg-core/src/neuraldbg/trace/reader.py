@@ -376,7 +376,7 @@ def _read_facts(run: RunInfo, connection: sqlite3.Connection, problems: list[str
     rows = _read_rows(connection, layouts, problems)
     numbers = np.array([row[:5] for row in rows], dtype=np.int64).reshape(len(rows), 5)
     means = _matrix(rows, [row[6] for row in rows], layouts, target)
-    wide = [row for row in rows if row[7] is not None]
+    wide = [row for row in rows if row[1] > row[0]]  # of one step alone the mean says all
     low = _matrix(wide, [row[7] for row in wide], layouts, target)
     high = _matrix(wide, [row[8] for row in wide], layouts, target)
     widths = numbers[:, 1] - numbers[:, 0] + 1
