@@ -180,13 +180,15 @@ class Unregistered(nn.Module):
             "tensor": lambda: torch.randn(8, 16, requires_grad=True),
             "tensors": lambda: [torch.randn(8, 16, requires_grad=True)],
             "object": lambda: Holder(nn.Linear(8, 16)),
+            "dict in an object": lambda: Holder({"one": nn.Linear(8, 16)}),
             "data": lambda: torch.randn(8, 16),
             "moved by hand": lambda: torch.randn(8, 16, requires_grad=True),
         }[how]()
 
     def forward(self, x):
         if isinstance(self.kept, Holder):
-            return self.top(torch.tanh(self.kept.module(x)))
+            held = self.kept.module
+            return self.top(torch.tanh((held["one"] if isinstance(held, dict) else held)(x)))
         return self.top(torch.tanh(x @ (self.kept[0] if self.how == "tensors" else self.kept)))
 
 
@@ -205,7 +207,7 @@ def learned(model, optimizer, steps=60, after=None):
     return dbg
 
 
-@pytest.mark.parametrize("how", ["tensor", "tensors", "object"])
+@pytest.mark.parametrize("how", ["tensor", "tensors", "object", "dict in an object"])
 def test_what_a_module_trains_and_does_not_register_is_named(how):
     torch.manual_seed(0)
     model = Unregistered(how)

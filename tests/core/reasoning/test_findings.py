@@ -238,6 +238,16 @@ def test_one_batch_answered_worse_than_by_ignorance():
     assert first(trace) == ("target_outlier", "data_anomaly", None, 120)
 
 
+def test_one_jump_of_a_loss_that_jumps_all_along_is_how_the_data_are():
+    """Heavy tails: jumps of eight times the level every 11 steps, and one of them larger."""
+
+    def loss(s):
+        level = 2.3 * 0.9 ** min(s, 30)
+        return 10.0 if s == 120 else level * (8.0 if s % 11 == 5 and s > 40 else 1.0)
+
+    assert "target_outlier" not in causes(record(loss=loss))
+
+
 def test_first_hard_batches_are_no_outliers():
     rng = np.random.default_rng(3)
     losses = rng.normal(size=200) ** 2

@@ -195,6 +195,19 @@ def test_gradient_that_the_second_moment_had_forgotten():
     assert "stale_second_moment" not in causes(record(run, loss=lost, parameter=surprise(0.03)))
 
 
+@pytest.mark.parametrize("is_made_good", [True, False])
+def test_jump_of_a_density_that_is_made_good_cost_nothing(is_made_good):
+    """A negative log-likelihood has no floor: its level at the start measures no jump."""
+
+    def density(s):
+        if 81 <= s < 95:
+            return 4.0
+        return (-1.0 if s < 81 else -2.0 if is_made_good else -0.5) + 2 * 0.9**s
+
+    trace = record(make_run("fc1", "head"), loss=density, parameter=surprise(1.0))
+    assert ("stale_second_moment" in causes(trace)) is not is_made_good
+
+
 def test_twin_heads_at_the_prior_are_a_collapsed_posterior():
     run = make_run(
         linear("enc", 0, INPUT),
@@ -220,6 +233,71 @@ def test_embeddings_that_become_one_vector_under_a_loss_of_their_own():
     assert (found.cause, found.layer, found.onset) == ("embedding_collapse", "head", 20)
     note = Observation("loss_function", 0, "head", {"classes": 4.0}, {"name": "cross_entropy"})
     assert causes(record(run, loss=falling, activation=fall, observations=once(note))) == []
+
+
+def test_one_part_of_an_answer_may_be_alike_for_all_samples():
+    """Means, widths and shares of a mixture density: the widths are those of the noise."""
+    heads = [linear(name, i + 1, "body", is_output=True) for i, name in enumerate("mws")]
+    run = make_run(linear("body", 0, INPUT), *heads)
+
+    def cells(of):
+        return lambda s: (
+            {
+                (path, stat): before if s < 20 else after
+                for path in of
+                for stat, before, after in (
+                    (ActivationStat.SPREAD, 0.8, 0.02),
+                    (ActivationStat.COSINE, 0.2, 0.999),
+                )
+            }
+            | {(p, ActivationStat.COSINE): 0.3 for p in "mws" if p not in of}
+        )
+
+    assert causes(record(run, loss=falling, activation=cells("w"))) == []
+    assert causes(record(run, loss=falling, activation=cells("mws")))[0] == "embedding_collapse"
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_views_that_are_only_drawn_together_were_close_from_the_start(is_own):
+    run = make_run("fc1", "head")
+    own = {"is_learned_target": 1.0} if is_own else {}
+    note = Observation("loss_function", 0, "head", {"terms": 1.0, **own}, {"name": "mse"})
+    fall = lambda s: {  # noqa: E731
+        ("head", ActivationStat.SPREAD): 0.25 if s < 20 else 0.05,
+        ("head", ActivationStat.COSINE): 0.95 if s < 20 else 0.9999,
+    }
+    found = causes(record(run, loss=falling, activation=fall, observations=once(note)))
+    assert found == (["embedding_collapse"] if is_own else [])
+
+
+@pytest.mark.parametrize("is_policy", [True, False])
+def test_flat_units_of_a_policy_are_judged_by_gradients_alone(is_policy):
+    name = "clipped_surrogate" if is_policy else "mse"
+    note = Observation("loss_function", 0, "head", {"terms": 1.0}, {"name": name})
+    tanh = LayerInfo(
+        path="act",
+        kind="Tanh",
+        role=LayerRole.ACTIVATION,
+        activation="tanh",
+        order=1,
+        parents=("fc1",),
+    )
+    run = make_run(linear("fc1", 0, INPUT), tanh, linear("head", 2, "act", is_output=True))
+    flat_units = {("act", ActivationStat.FLAT_SHARE): 0.7}
+    trace = record(run, loss=flat, activation=flat_units, observations=once(note))
+    assert ("saturating_activations" in causes(trace)) is not is_policy
+
+
+def test_depth_is_blamed_on_the_stack_and_not_on_what_leads_into_it():
+    names = ["lift", *(f"blocks.{i}.lin" for i in range(20)), "out"]
+    run = make_run(*names)
+    norms = {
+        (f"{name}.weight", ParameterStat.GRAD_NORM): 0.1 * 0.5 ** (len(names) - i)
+        for i, name in enumerate(names)
+    }
+    found = reason(record(run, loss=flat, parameter=norms))
+    depth = next(h for h in found if h.cause == "deep_without_residual")
+    assert depth.layer == "blocks.0.lin"
 
 
 def test_generator_whose_samples_are_one_has_lost_its_modes():

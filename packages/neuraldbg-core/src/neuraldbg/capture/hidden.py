@@ -36,8 +36,11 @@ def hidden_parameters(models: Mapping[str, nn.Module]) -> Iterator[tuple[str, to
 _MODULE_FIELDS = frozenset(vars(nn.Module()))
 
 
+_HOLDERS = (nn.Module, nn.Parameter, list, tuple, dict)
+
+
 def _items(value: object) -> Iterator[tuple[str, object]]:
-    """Return what an attribute holds by name: one level of containers and plain objects deep."""
+    """Return what an attribute holds by name: containers, and plain objects with theirs."""
     if isinstance(value, torch.Tensor):
         yield "", value
     if isinstance(value, list | tuple):
@@ -46,7 +49,7 @@ def _items(value: object) -> Iterator[tuple[str, object]]:
         yield from ((str(key), item) for key, item in value.items())
     elif type(value).__module__ not in {"builtins", "torch"} and not isinstance(value, type):
         held = getattr(value, "__dict__", None) or {}
-        yield from ((k, v) for k, v in held.items() if isinstance(v, nn.Module | nn.Parameter))
+        yield from ((k, v) for k, v in held.items() if isinstance(v, _HOLDERS))
 
 
 def _parameters_of(item: object) -> Iterator[torch.Tensor]:
@@ -57,4 +60,7 @@ def _parameters_of(item: object) -> Iterator[torch.Tensor]:
         yield from item.parameters()
     elif isinstance(item, list | tuple):
         for inner in item:
+            yield from _parameters_of(inner)
+    elif isinstance(item, dict):
+        for inner in item.values():
             yield from _parameters_of(inner)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +14,14 @@ from neuraldbg.reasoning.symptoms import gradient_depth
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.reasoning.view import CaseView
 
 DEEP = 10
 """Weight layers in series. Plain nets without norm or skip get hard to train from 12 to 15 on."""
+MOST = 0.75
+"""Share of the series that equal layers must make up to be what it consists of."""
 RATIO = 0.01
 """First / last gradient RMS (or the reverse) that counts as geometric in depth."""
 
@@ -33,7 +39,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not (fades or grows):
         return None
     step = view.label(0)
-    layer = depth.layers[0]
+    layer = _first_of_stack(depth.layers)
     word = "vanishing" if fades else "explosion"
     failure = FailureType.VANISHING_GRADIENTS if fades else FailureType.EXPLODING_GRADIENTS
     factor = float(np.exp(abs(depth.slope)))
@@ -56,3 +62,13 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         explains=frozenset({"lr_too_low", "unknown", "labels_unrelated_to_inputs", "dying_relu"}),
     )
+
+
+def _first_of_stack(layers: Sequence[str]) -> str:
+    """Return the first layer of the series; of most layers, where they differ in a number only.
+
+    What leads into a stack of equal layers is not what makes it deep.
+    """
+    patterns = [re.sub(r"\d+", "*", path) for path in layers]
+    pattern, count = Counter(patterns).most_common(1)[0]
+    return layers[patterns.index(pattern)] if count >= MOST * len(layers) else layers[0]

@@ -44,7 +44,8 @@ def assess(view: CaseView) -> Assessment | None:
     spread = view.activation(ActivationStat.SPREAD)
     cosine = view.activation(ActivationStat.COSINE)
     rank = view.activation(ActivationStat.RANK)
-    found = []
+    found, is_apart = [], False
+    is_drawn_together = objective.is_own_target and objective.is_single
     for layer in view.flow.outputs:
         if layer.units == 1:
             continue
@@ -52,14 +53,16 @@ def assess(view: CaseView) -> Assessment | None:
         first, last = float(view.early(values)), float(view.late(values))
         row = view.flow.row[layer.path]
         before, parallel = float(view.early(cosine[:, row])), float(view.late(cosine[:, row]))
-        alike = parallel > COSINE and before < DIVERSE and last < FALL * first
+        was_diverse = before < DIVERSE or is_drawn_together  # which are close at first already
+        alike = parallel > COSINE and was_diverse and last < FALL * first
         has_vanished = _vanished(view, layer.path)
         is_line = float(view.late(rank[:, row])) < ONE_DIRECTION
         alike &= last < SPREAD or is_line or has_vanished
         if alike or (view.objective.is_own_target and has_vanished):
             found.append((layer, first, last))
-    if not found:
-        return None
+        is_apart |= not parallel > COSINE
+    if not found or (is_apart and not objective.is_own_target):
+        return None  # one part of what a model says, a width, may be the same for all samples
     layer, first, last = found[0]
     rows = np.flatnonzero(cosine[:, view.flow.row[layer.path]] > ALIKE)
     if objective.is_own_target and _vanished(view, layer.path):

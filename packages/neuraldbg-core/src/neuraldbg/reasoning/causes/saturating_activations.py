@@ -45,8 +45,9 @@ def assess(view: CaseView) -> Assessment | None:
     saturated = [x for x in inner if max(flat[x.path], late[x.path]) > 0.5]
     series = _in_series(view, inner)
     fades = depth is not None and depth.ratio < VANISHED and depth.slope > 0.3 and series >= 3
-    if not fades and not (saturated and view.is_failing):
-        return None
+    fails = view.is_failing and not (view.objective.is_policy and not view.is_broken)
+    if not fades and not (saturated and fails):
+        return None  # what a policy is trained on says nothing of how it does
     step = view.label(0)
     if fades and depth is not None:
         layer = _first_weighted(view, inner[0].path)

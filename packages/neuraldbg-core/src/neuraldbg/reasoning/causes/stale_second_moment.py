@@ -54,6 +54,8 @@ def assess(view: CaseView) -> Assessment | None:
         lasts = not is_routine and lasting_jump(view, index) > LASTING
         if index < 20 or jump < 1.5 or setback(view, index) < (COST if lasts else COSTLY):
             continue
+        if curve.is_signed and curve.end < curve.level(index - LOOK_BACK, index):
+            continue  # no origin says what such a jump cost, and it was made good
         row = view.row_at(int(curve.steps[index]))
         window = ratio[max(0, row - LOOK_BACK) : row + 1]
         if not np.isfinite(window).any():

@@ -34,7 +34,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not curve or curve.is_signed or not len(view.steps):
         return None
     outputs = output_rms(view)
-    for index, z, ratio in curve.jumps:
+    for index, z, ratio in _lone_jumps(view):
         value = float(curve.values[index])
         before = curve.values[max(0, index - 3) : index]
         sudden = value > JUMP * float(np.nanmax(np.abs(before), initial=0.0))
@@ -117,6 +117,22 @@ def _contradicts(view: CaseView, index: int, ratio: float) -> bool:
 
 FEW_ROWS = 2
 """Batches so small that a single hard sample makes their loss."""
+
+
+HEAVY, SPIKES, APART = 5.0, 8, 10
+"""Loss over its level, how many other jumps of that size, and how many steps away, from which jumps
+are how the data are: noise with heavy tails has outliers of every size, a broken batch is one."""
+
+
+def _lone_jumps(view: CaseView) -> list[tuple[int, float, float]]:
+    """Return the jumps of the loss, but for those of one that jumps by a lot all along."""
+    jumps = view.curve.jumps
+
+    def is_usual(index: int) -> bool:
+        others = [i for i, _, ratio in jumps if ratio >= HEAVY and abs(i - index) > APART]
+        return len(others) >= SPIKES and min(others) < index < max(others)
+
+    return [jump for jump in jumps if not is_usual(jump[0])]
 
 
 def _past(values: NDArray[np.float64], row: int) -> NDArray[np.float64]:
