@@ -113,7 +113,11 @@ class Audit:
         self.memory.before_backward(self.board.nodes)
         modules = {path: module for path, ref in self._modules if (module := ref()) is not None}
         found += self._custom(label)
-        audited = self.objective.observe(label, loss, self._outputs.nodes, self._batch, modules)
+        self.microscope.is_examining = self.board.is_deaf = True
+        try:
+            audited = self.objective.observe(label, loss, self._outputs.nodes, self._batch, modules)
+        finally:
+            self.microscope.is_examining = self.board.is_deaf = False
         # The graph of `x = relu(x); x + f(x)` is that of the fault; the version counter of the
         # container's input tells them apart.
         changed = self._outputs.changed

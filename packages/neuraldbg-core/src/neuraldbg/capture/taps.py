@@ -149,6 +149,8 @@ class Board:
         self.is_on = True
         self.is_recording_nodes = True
         self.is_in_forward = False
+        self.is_deaf = False
+        """Whether forwards are none of the run's: reading the graph makes checkpoints recompute."""
         self.nodes: dict[int, list[Any]] = {}
         self.checkpointed: set[int] = set()
         self.problems: dict[int, str] = {}
@@ -220,7 +222,7 @@ class Tap:
             if board.is_recording_nodes and board.is_in_forward and not in_backward():
                 board.note_checkpointed(self.index)
             return
-        if self.is_off or self._is_foreign(module) or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
+        if self.is_off or board.is_deaf or self._is_foreign(module) or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
             return
         if board.is_awaiting:
             board.on_activity()

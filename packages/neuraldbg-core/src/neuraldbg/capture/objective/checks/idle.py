@@ -52,7 +52,7 @@ class IdleTerm:
         """Ask of each term why it is 0, if it is."""
         if len(self._seen) > LOOK_LIMIT:
             return
-        empty = _hidden(view.tape)
+        empty = _hidden(view)
         for at, term in enumerate(view.terms):
             key = view.signature, at
             if term.factor == 0.0 or self._seen.setdefault(key, 0) < 0:
@@ -110,9 +110,10 @@ def _small(value: object) -> torch.Tensor | None:
     return value if 0 < value.numel() <= SIZE_LIMIT else None
 
 
-def _hidden(tape: Tape) -> set[int]:
-    """Return the nodes that reach the loss only through an empty mask."""
-    shut = [place for place in range(len(tape.names)) if _is_shut(tape, place)]
+def _hidden(view: View) -> set[int]:
+    """Return the nodes that reach the loss only through an empty mask behind the outputs."""
+    tape = view.tape
+    shut = [place for place in sorted(view.above) if _is_shut(tape, place)]
     if not shut:
         return set()
     open_, todo, closed = {0}, [0], set(shut)
