@@ -144,6 +144,43 @@ def test_broken_loss_of_a_bare_step_is_found_on_that_step(schedule):
     assert bare.explain_failure()[0].onset == BROKEN
 
 
+class Rooted(nn.Module):
+    """Takes a root that is NaN for negative numbers; `is_hidden`: and throws such rows away."""
+
+    def __init__(self, *, is_hidden):
+        super().__init__()
+        self.inner, self.head, self.is_hidden = nn.Linear(4, 8), nn.Linear(8, 1), is_hidden
+
+    def forward(self, x):
+        given = x[:, :1]
+        root = (given * self.inner(x)).sqrt() if self.is_hidden else given.sqrt() * self.inner(x)
+        return self.head(root.where(given > 0, 0.0) if self.is_hidden else root)
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_what_breaks_in_the_model_on_a_bare_step_is_placed_on_that_step(schedule, is_hidden):
+    """Where the broken rows are thrown away the loss stays finite, and only gradients break."""
+    schedule(is_bare=True)
+    torch.manual_seed(0)
+    model = Rooted(is_hidden=is_hidden)
+    nn.init.zeros_(model.inner.weight)
+    nn.init.ones_(model.inner.bias)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    with NeuralDbg(model) as dbg:
+        for step in range(STEPS):
+            x = torch.rand(8, 4) + 0.1
+            if step == BROKEN:
+                x[2] = -x[2]
+            loss = (model(x) - 1).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    births = [o for o in dbg.trace.observations if o.kind == "nonfinite_birth"]
+    assert [(o.step, o.words["operation"]) for o in births[:1]] == [(BROKEN, "sqrt")]
+    assert math.isfinite(dbg.loss_history[BROKEN]) is is_hidden
+
+
 def test_questions_see_steps_that_are_held_back(schedule):
     schedule(is_bare=False)
     seen = []

@@ -17,18 +17,17 @@ import math
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from neuraldbg.capture import wiring
-from neuraldbg.capture.cleared import mark
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
 from neuraldbg.capture.quick import Bare, Quick
 from neuraldbg.capture.rack import Rack
 from neuraldbg.capture.segment import Segment
+from neuraldbg.capture.sentry import Sentry, settings
 from neuraldbg.capture.usual import Usual
-from neuraldbg.schema.facts import GradState, ParameterStat, main_loss
+from neuraldbg.schema.facts import ParameterStat, main_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 CLOCKED_EVERY = 16
 """Heard steps to one whose cost is measured: reading the thread's clock is itself dear here."""
-GLANCE_SIZE = 16_384
-"""Elements of a gradient that is added up on every bare step. Heuristic: some microseconds."""
 DEAF = frozenset({"step_began", "clip_began", "clip_measured", "clip_limited"})
 """Calls of the switchboard that a bare step does without."""
 
@@ -53,7 +50,7 @@ class Lean:
         self._steps = steps
         self.is_on = False
         """Whether the open step is thinned."""
-        self.usual, self._held = Usual(), Held()
+        self.usual, self._held, self.sentry = Usual(), Held(), Sentry()
         self._is_odd = self._is_clocked = False
         self._count = 0
         self.is_bare = False
@@ -64,10 +61,6 @@ class Lean:
         self._clearing = (True, False)
         """Whether gradients are cleared, and before the step: only full steps can tell."""
         self._is_single = False
-        self._sentinel: torch.nn.Parameter | None = None
-        self.glance: torch.nn.Parameter | None = None
-        """The parameter whose gradient is looked at on bare steps."""
-        self._mark: tuple[int, int] | None = None
         self._settings: list[tuple[Any, ...]] = []
         self._is_finite = True
         self._clock = 0.0
@@ -97,29 +90,19 @@ class Lean:
             and not steps.board.is_compiled
             and steps.board.figures.device.type == "cpu"
             and steps.ordinal > wiring.EARLY[2]
-            and self._find_sentinel(owned, closed)
+            and self._learn(owned, closed)
         )
 
-    def _find_sentinel(self, owned: OwnedParameters, closed: Segment) -> bool:
-        """Choose the first parameter with a gradient: most paths of the backward end there."""
+    def _learn(self, owned: OwnedParameters, closed: Segment) -> bool:
+        """Learn from a full step what a thinned one is compared with; return whether it tells."""
         optimizer = owned.optimizer()
-        if closed.parameter is None or optimizer is None:
+        if optimizer is None or closed.parameter is None or not self.sentry.choose(owned, closed):
             return False
-        states = closed.parameter[owned.rows, ParameterStat.GRAD_STATE]
-        present = np.flatnonzero(states == GradState.PRESENT)
-        if not len(present):
-            return False
-        self._held.owned, self._sentinel = owned, owned.tensors[int(present[0])]
-        given = [owned.tensors[i] for i in present]
-        # A bias adds up what comes back through its layer, of every row.
-        first = next((p for p in given if p.dim() == 1), given[0])
-        self.glance = first if first.numel() <= GLANCE_SIZE else None
-        self._held.row = self._steps.optimizers.latest()
-        self._settings = _settings(optimizer)
+        self._held.owned, self._held.row = owned, self._steps.optimizers.latest()
+        self._settings = settings(optimizer)
         self._clearing = closed.is_cleared, closed.is_cleared_before_step
         self._note_pattern(closed)
-        norms = closed.parameter[owned.rows, ParameterStat.GRAD_NORM]
-        self.usual.note_norms(norms)
+        self.usual.note_norms(closed.parameter[owned.rows, ParameterStat.GRAD_NORM])
         return True
 
     def _note_pattern(self, heard: Segment) -> None:
@@ -198,7 +181,7 @@ class Lean:
         """See `Listener`; returns the losses that were read."""
         start = thread_time() if self._is_clocked else 0.0
         steps = self._steps
-        self._mark = self._marked()
+        self.sentry.begin()
         read = []
         for loss in losses:
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
@@ -213,7 +196,7 @@ class Lean:
     def bare_backward(self, losses: Sequence[Any]) -> list[float]:
         """The same on a bare step: its loss is all that is looked at."""
         steps, read = self._steps, []
-        self._mark = self._marked()
+        self.sentry.begin()
         for loss in losses:
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 value = loss.item()
@@ -228,6 +211,7 @@ class Lean:
                     steps.now.forwards += 1
                 steps.microscope.step = steps.label
                 if not math.isfinite(value):
+                    self._remember_forward()
                     steps.observe(steps.microscope.before_backward(loss))
         return read
 
@@ -283,21 +267,18 @@ class Lean:
             steps = self._steps
             self._hear()
             steps.microscope.step = steps.label
-            if self.entered is not None:
-                (root,) = steps.roots.values()
-                steps.microscope.begin_late(root, *self.entered)
+            self._remember_forward()
+
+    def _remember_forward(self) -> None:
+        """Let the forward of a bare step be run again: its arguments are still at hand."""
+        if self.entered is not None:
+            (root,) = self._steps.roots.values()
+            self._steps.microscope.begin_late(root, *self.entered)
 
     def _hear(self) -> None:
         """The open step was bare and turned out odd: its gradients are looked at."""
         self.is_bare, self._is_odd = False, True
         self._steps.ignored = frozenset()
-
-    def has_reached(self) -> bool:
-        """Whether the backward that ended was one of the watched model."""
-        return self._marked() != self._mark
-
-    def _marked(self) -> tuple[int, int] | None:
-        return mark(None if self._sentinel is None else self._sentinel.grad)
 
     def backward_ended(self, read: list[float]) -> None:
         """See `Listener`; the backward was one of the watched model."""
@@ -305,8 +286,7 @@ class Lean:
         now.forwards += self.is_bare
         now.backwards += 1
         now.backward_losses += read
-        glance = None if self.glance is None or not self.is_bare else self.glance.grad
-        if glance is not None and not math.isfinite(glance.sum().item()):
+        if self.is_bare and self.sentry.is_broken():
             self.gradient_broke()
 
     def step_began(self, owned: OwnedParameters) -> None:
@@ -334,9 +314,9 @@ class Lean:
         now.steps += 1
         now.stepped.add(id(optimizer))
         steps.microscope.after_step(optimizer, is_finite_gradient=self._is_finite)
-        settings = _settings(optimizer)
-        if settings != self._settings:
-            self._settings = settings
+        now_set = settings(optimizer)
+        if now_set != self._settings:
+            self._settings = now_set
             steps.optimizers.note_step(optimizer)
             self._held.row = steps.optimizers.latest()
         now.optimizer = self._held.row
@@ -453,11 +433,3 @@ def _spread(norms: list[float], gradients: Sequence[torch.Tensor | None]) -> lis
     """Return the norms with `ABSENT` in the place of gradients that are None."""
     left = iter(norms)
     return [ABSENT if g is None else next(left) for g in gradients]
-
-
-def _settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:
-    """Return what `gradients.optimizer_row` depends on, but for the counts."""
-    return [
-        (g.get("lr"), g.get("betas"), g.get("momentum"), g.get("weight_decay"), g.get("eps"))
-        for g in optimizer.param_groups
-    ]

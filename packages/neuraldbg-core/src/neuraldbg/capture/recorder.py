@@ -223,7 +223,7 @@ class Recorder(Steps):
     def backward_ended(self) -> None:
         """See `Listener`."""
         if self.lean.is_on:
-            if self.lean.has_reached():
+            if self.lean.sentry.has_moved():
                 self.activity()  # no forward was heard of a bare step
                 self.lean.backward_ended(self._pending)
             return

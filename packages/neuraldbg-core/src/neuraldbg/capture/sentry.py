@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""What little of the gradients is looked at on every thinned step: whether they came and are sound.
+
+Two parameters stand for all: the first one with a gradient, where most paths of the backward end,
+and an early bias, which adds up what comes back through its layer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.capture.cleared import mark
+from neuraldbg.schema.facts import GradState, ParameterStat
+
+if TYPE_CHECKING:
+    import torch
+
+    from neuraldbg.capture.gradients import OwnedParameters
+    from neuraldbg.capture.segment import Segment
+
+GLANCE_SIZE = 16_384
+"""Elements of a gradient that is added up on every bare step. Heuristic: some microseconds."""
+
+
+class Sentry:
+    """Watches the gradient of two parameters of the only optimizer.
+
+    Attributes:
+        glance: The one whose gradient is added up on bare steps; None: each is too large.
+    """
+
+    def __init__(self) -> None:
+        self.glance: torch.Tensor | None = None
+        self._first: torch.Tensor | None = None
+        self._mark: tuple[int, int] | None = None
+
+    def choose(self, owned: OwnedParameters, closed: Segment) -> bool:
+        """Choose them by the gradients of a full step; return whether there were any."""
+        if closed.parameter is None:
+            return False
+        states = closed.parameter[owned.rows, ParameterStat.GRAD_STATE]
+        given = [owned.tensors[i] for i in np.flatnonzero(states == GradState.PRESENT)]
+        if not given:
+            return False
+        self._first = given[0]
+        bias = next((p for p in given if p.dim() == 1), given[0])
+        self.glance = bias if bias.numel() <= GLANCE_SIZE else None
+        return True
+
+    def begin(self) -> None:
+        """A backward is about to run."""
+        self._mark = self._marked()
+
+    def has_moved(self) -> bool:
+        """Whether the backward that ended was one of the watched model."""
+        return self._marked() != self._mark
+
+    def _marked(self) -> tuple[int, int] | None:
+        return mark(None if self._first is None else self._first.grad)
+
+    def is_broken(self) -> bool:
+        """Whether NaN or Inf came back through the backward that ended."""
+        gradient = None if self.glance is None else self.glance.grad
+        return gradient is not None and not math.isfinite(gradient.sum().item())
+
+
+def settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:
+    """Return what `gradients.optimizer_row` depends on, but for the counts."""
+    return [
+        (g.get("lr"), g.get("betas"), g.get("momentum"), g.get("weight_decay"), g.get("eps"))
+        for g in optimizer.param_groups
+    ]
