@@ -101,7 +101,7 @@ def _against_real(
         return None
     data = float(np.median(real))
     late = made[-max(3, len(made) // 3) :]
-    if not (max(float(np.median(made)), float(np.max(late))) < POOR * data):
+    if not (max(float(np.median(made)), float(np.quantile(late, LASTING))) < POOR * data):
         return None
     what = (
         f"differ by {figure(float(np.median(late)))} of their size, the real ones that {judge!r} "

@@ -9,11 +9,14 @@ import numpy as np
 
 from neuraldbg.baseline import theil_sen
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
+from neuraldbg.reasoning.view import measured
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerRole
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 GONE = 1e-3
@@ -34,7 +37,7 @@ def assess(view: CaseView) -> Assessment | None:
     layers = [x for x in view.flow.weighted if x.role is not LayerRole.EMBEDDING]
     if len(layers) < 4:
         return None
-    spread = view.early(view.activation(ActivationStat.SPREAD))
+    spread = _at_first(view.activation(ActivationStat.SPREAD))
     values = np.array([spread[view.flow.row[x.path]] for x in layers])
     usable = np.flatnonzero(np.isfinite(values) & (values > 0))
     if len(usable) < 4:
@@ -81,6 +84,12 @@ def assess(view: CaseView) -> Assessment | None:
     )
 
 
+def _at_first(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the first row that was measured, `[L]`: a first update may wreck every layer."""
+    rows = measured(values)
+    return rows[0] if len(rows) else np.full(values.shape[1], np.nan)
+
+
 def _graph_layer(path: str) -> str:
     """Return the numbered module that a weight stands in: what averages is the graph layer."""
     owner, _, own = path.rpartition(".")
@@ -92,8 +101,8 @@ def _one_way(view: CaseView, paths: list[str]) -> int | None:
 
     Lengths may still differ, by the degree of the node: directions carry what tells nodes apart.
     """
-    cosine = view.early(view.activation(ActivationStat.COSINE))
-    rank = view.early(view.activation(ActivationStat.RANK))
+    cosine = _at_first(view.activation(ActivationStat.COSINE))
+    rank = _at_first(view.activation(ActivationStat.RANK))
     rows = [view.flow.row[path] for path in paths]
     along, rank = cosine[rows], rank[rows]
     second = slice(len(rows) // 2, len(rows) - 1)
