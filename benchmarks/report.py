@@ -130,14 +130,13 @@ def _blocks(found: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 def _accuracy_block(accurate: dict[str, Any], quiet: dict[str, Any]) -> str:
     rows, lines = apart(accurate["data"]["rows"])[0], []
+    learning = quiet["data"]["rows"]
     for edition in ("engine", "core"):
-        for part in ("tuned", "held out"):
-            picked = [r["marks"][edition] for r in rows if r["half"] == part]
-            cells = [share(*pair) for pair in counts(picked, COLUMNS).values()]
-            learning = [r for r in quiet["data"]["rows"] if r["half"] == part]
-            loud = sum(r["said"][edition] > 0 for r in learning)
-            lines.append((EDITION[edition], part, *cells, f"{loud} of {len(learning)}"))
-    return table(("edition", "half", *COLUMNS, "false alarms on runs that learn"), lines)
+        found = counts([r["marks"][edition] for r in rows], COLUMNS)
+        loud = sum(r["said"][edition] > 0 for r in learning)
+        cells = [share(*pair) for pair in found.values()]
+        lines.append((EDITION[edition], *cells, f"{loud} of {len(learning)}"))
+    return table(("edition", *COLUMNS, "false alarms on runs that learn"), lines)
 
 
 def write(*, check: bool) -> int:

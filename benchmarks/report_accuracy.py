@@ -46,7 +46,8 @@ def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
         "`layer`, `step`: the answer with the right cause names a right layer, and a step within "
         "one of the right one; a wrong cause counts as wrong here too.\n"
         "The half of a program is drawn by a hash of its name. Rules began on the `tuned` half; "
-        "since then misses of both halves were read, so neither is blind any more.",
+        "since then misses of both halves were read and mended, so neither is blind any more: "
+        "expect less on programs that nobody here has seen.",
         table(head, parts),
         _not_run(document),
         "### By architecture",
