@@ -11,6 +11,13 @@ from torch import nn
 from neuraldbg import NeuralDbg
 
 
+def update(optimizer, loss):
+    """Take one step down the gradient of a loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 def regression(count):
     x = torch.randn(count, 6)
     return x, torch.sin(x[:, :1]) + 0.5 * x[:, 1:2]
@@ -30,9 +37,7 @@ def two_phases(*, resume):
                     optimizer.load_state_dict(state)
             x, y = regression(64)
             loss = F.mse_loss(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            update(optimizer, loss)
             dbg.record_loss(loss)
             losses.append(loss.item())
     return dbg, losses
@@ -56,9 +61,7 @@ def classify(model, optimizer, steps=120):
         for _ in range(steps):
             x = torch.randn(48, 6)
             loss = F.cross_entropy(model(x), (x[:, 0] > 0).long() + (x[:, 1] > 0).long())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            update(optimizer, loss)
             dbg.record_loss(loss)
     return dbg
 
@@ -111,9 +114,7 @@ def test_evaluations_in_train_mode_count_though_the_last_one_is_written_rightly(
         for step in range(200):
             x = torch.randn(48, 6)
             loss = F.cross_entropy(model(x), (x[:, 0] > 0).long() + (x[:, 1] > 0).long())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            update(optimizer, loss)
             dbg.record_loss(loss)
             if step % 20 == 19:
                 model.train(not is_right)
@@ -154,9 +155,7 @@ def test_padding_is_seen_in_a_batch_that_is_a_dict(ignored, is_time_first):
                 batch = {key: value.T.contiguous() for key, value in batch.items()}
             scores = model(batch).flatten(0, 1)
             loss = F.cross_entropy(scores, batch["tags"].flatten(), ignore_index=ignored)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            update(optimizer, loss)
             dbg.record_loss(loss)
     causes = [h.cause for h in dbg.explain_failure()]
     assert causes == ([] if ignored == 0 else ["padding_in_loss"])
@@ -275,9 +274,7 @@ def two_tasks(model, learn, steps=120):
             one, two = model(x)
             terms = F.mse_loss(one, x[:, :1].sin()), F.mse_loss(two, x[:, 1:2] * x[:, 2:3])
             loss = learn(*terms)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            update(optimizer, loss)
             dbg.record_loss(loss.item())
     return dbg
 
@@ -354,9 +351,7 @@ def test_random_features_that_are_frozen_and_do_not_suffice_are_named(prefix):
             start = 6 + 24 * torch.rand(32, 1)
             bumps = (-((place - start) ** 2) / 3).exp() + (-((place - start - gap) ** 2) / 3).exp()
             loss = F.cross_entropy(model((bumps + 0.3 * torch.randn(32, 48))[:, None]), label)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            update(optimizer, loss)
             dbg.record_loss(loss)
     found = [h.cause for h in dbg.explain_failure()[:1]]
     assert found == (["frozen_parameters"] if prefix != "none" else [])

@@ -156,6 +156,17 @@ def test_cost_page_shows_each_tool_on_each_model_that_it_was_measured_on() -> No
     assert "`python benchmarks/bench_beside.py --save` with torch 2.13.0" in readme
 
 
+def _said(command: list[str]) -> str:
+    """Return what a script of the benchmarks prints; it must end well."""
+    answer = subprocess.run(
+        [sys.executable, str(BENCHMARKS / command[0]), *command[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return answer.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # three processes import torch one after the other
 def test_accuracy_command_scores_both_editions_and_survives_a_program_that_kills_its_process(
@@ -167,13 +178,7 @@ def test_accuracy_command_scores_both_editions_and_survives_a_program_that_kills
     (tmp_path / "cellar.py").write_text(FAULTY.replace("{fault}", poison))
     out = tmp_path / "rows.json"
     command = ["bench_accuracy.py", str(tmp_path), "--twins", "--jobs", "1", "--json", str(out)]
-    answer = subprocess.run(
-        [sys.executable, str(BENCHMARKS / command[0]), *command[1:]],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "bakery: its process ended or hung" in answer.stdout
+    assert "bakery: its process ended or hung" in _said(command)
     rows = {(row["program"], row["form"]): row for row in json.loads(out.read_text())}
     assert set(rows) == {
         ("archive", "faulty"),
@@ -197,11 +202,6 @@ def test_recorded_programs_are_scored_without_training_them_again(tmp_path: Path
         ["corpus.py", str(corpus), str(program), "--jobs", "1"],
         ["fit_engine.py", "score", str(corpus), "--jobs", "1"],
     ):
-        answer = subprocess.run(
-            [sys.executable, str(BENCHMARKS / command[0]), *command[1:]],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    assert "2 runs of 1 programs" in answer.stdout
-    assert re.search(r"engine +detected 1/1 .*cause@1 1/1 .*quiet 1/1", answer.stdout)
+        said = _said(command)
+    assert "2 runs of 1 programs" in said
+    assert re.search(r"engine +detected 1/1 .*cause@1 1/1 .*quiet 1/1", said)

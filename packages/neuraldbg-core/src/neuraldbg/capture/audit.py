@@ -7,6 +7,7 @@ the first eight steps, then with growing gaps, and after an alarm. Between audit
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.inputs import batch_size
@@ -20,7 +21,7 @@ from neuraldbg.schema.facts import Observation
 from neuraldbg.schema.run import LayerInfo, LayerRole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import torch
@@ -113,11 +114,8 @@ class Audit:
         self.memory.before_backward(self.board.nodes)
         modules = {path: module for path, ref in self._modules if (module := ref()) is not None}
         found += self._custom(label)
-        self.microscope.is_examining = self.board.is_deaf = True
-        try:
+        with self._unheard():
             audited = self.objective.observe(label, loss, self._outputs.nodes, self._batch, modules)
-        finally:
-            self.microscope.is_examining = self.board.is_deaf = False
         # The graph of `x = relu(x); x + f(x)` is that of the fault; the version counter of the
         # container's input tells them apart.
         changed = self._outputs.changed
@@ -142,13 +140,19 @@ class Audit:
             found += self._structure_observation(label)
         return found
 
+    @contextlib.contextmanager
+    def _unheard(self) -> Iterator[None]:
+        """Run what is none of the user's, deaf to it: reading a graph may make forwards run too."""
+        self.microscope.is_examining = self.board.is_deaf = True
+        try:
+            yield
+        finally:
+            self.microscope.is_examining = self.board.is_deaf = False
+
     def _custom(self, label: int) -> list[Observation]:
         """Test the custom functions that noted their arguments in this step's forward."""
-        self.microscope.is_examining = True
-        try:
+        with self._unheard():
             return self.objective.custom.test(label)
-        finally:
-            self.microscope.is_examining = False
 
     def _half(self, label: int) -> list[Observation]:
         """Say once that layers compute in float16, whose smallest gradient is 6e-8."""
@@ -163,11 +167,8 @@ class Audit:
         """Measure the recurrent layers, with our own hooks deaf to the extra passes."""
         if not self.memory:
             return []
-        self.microscope.is_examining = True
-        try:
+        with self._unheard():
             return self.memory.observe(label)
-        finally:
-            self.microscope.is_examining = False
 
     def _probe(self, label: int, loss: torch.Tensor) -> list[Observation]:
         """Once: does one sample, or the future, change what it should not."""
@@ -180,11 +181,8 @@ class Audit:
         if output is None or module is None:
             return []
         paths = [layer.info.path for layer in self.survey.layers]
-        self.microscope.is_examining = True
-        try:
+        with self._unheard():
             return probe(module, args, kwargs, output, loss, step=label, prefix=name, paths=paths)
-        finally:
-            self.microscope.is_examining = False
 
     def next_step(self, ordinal: int, *, alarm: bool) -> None:
         """A step was closed: decide whether the next one is audited."""

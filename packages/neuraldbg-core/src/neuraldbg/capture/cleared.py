@@ -115,9 +115,9 @@ class Sentinels:
     def _judge(
         self, marks: dict[int, tuple[int, int] | None], is_nonzero: Callable[[int], bool]
     ) -> tuple[bool, bool]:
-        for i in marks:
-            self._found[i] = self._found.get(i, False) or self._states[i] is _State.DIRTY
-        dirty = any(self._states[i] is _State.DIRTY for i in marks)
+        now = {i: self._states[i] is _State.DIRTY for i in marks}
+        self._found |= {i: is_dirty or self._found.get(i, False) for i, is_dirty in now.items()}
+        dirty = any(now.values())
         had = [i for i in marks if self._had[i] is not None]
         # Gone: what a backward wrote is None, or was written again and is all 0.
         gone = bool(had) and all(

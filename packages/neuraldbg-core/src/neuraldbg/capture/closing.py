@@ -287,7 +287,8 @@ class Steps:
         for sentence in self.sight.inspect(step, closed.ordinal):
             self._warn(sentence)
         self.newcomers.note(self.sight.take_fresh(), closed.label)
-        step.observations += self.newcomers.inspect(self.wiring.held)
+        if self.newcomers:
+            step.observations += self.newcomers.inspect(self.wiring.held)
         run = closed.run if self.readback.is_late else self.run
         if len(run.warnings) != len(self.run.warnings):
             run = run.model_copy(update={"warnings": self.run.warnings})

@@ -22,6 +22,7 @@ import torch
 from neuraldbg.capture import wiring
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
+from neuraldbg.capture.inputs import batch_size
 from neuraldbg.capture.quick import Bare, Quick
 from neuraldbg.capture.rack import Rack
 from neuraldbg.capture.segment import Segment
@@ -168,10 +169,7 @@ class Lean:
         now.forwards += 1
         if not module.training and steps.wiring.is_mode_dependent(module):
             now.eval_mode_forwards += 1
-        for value in args:
-            if isinstance(value, torch.Tensor):
-                now.batch_size = max(now.batch_size, value.shape[0] if value.dim() else 0)
-                break
+        now.batch_size = max(now.batch_size, batch_size(args, kwargs))
         steps.microscope.step = steps.label
         steps.microscope.begin_forward(module, args, kwargs)
         if self._is_clocked:
@@ -273,7 +271,7 @@ class Lean:
         """Let the forward of a bare step be run again: its arguments are still at hand."""
         if self.entered is not None:
             (root,) = self._steps.roots.values()
-            self._steps.microscope.begin_late(root, *self.entered)
+            self._steps.microscope.begin_forward(root, *self.entered, is_late=True)
 
     def _hear(self) -> None:
         """The open step was bare and turned out odd: its gradients are looked at."""
@@ -408,7 +406,7 @@ class Lean:
         steps = self._steps
         name = next(iter(steps.roots))
         glanced = [] if self.entered is None else [self.entered]
-        for args, kwargs in [*steps.microscope.inputs(), *glanced]:
+        for args, kwargs in steps.microscope.inputs() or glanced:
             steps.inputs.observe(name, args, kwargs)
 
     def _restore(self, step: Segment) -> None:

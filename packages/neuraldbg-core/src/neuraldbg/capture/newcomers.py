@@ -36,6 +36,10 @@ class Newcomers:
     def __init__(self) -> None:
         self._open: list[_Newcomer] = []
 
+    def __bool__(self) -> bool:
+        """Whether any is followed."""
+        return bool(self._open)
+
     def note(self, fresh: Iterable[tuple[str, nn.Module]], label: int) -> None:
         """Modules were found in the model that were not there before the step `label`."""
         self._open += [_Newcomer(path, weakref.ref(module), label) for path, module in fresh]

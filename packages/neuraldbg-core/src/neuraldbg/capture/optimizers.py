@@ -80,7 +80,7 @@ class Optimizers:
     ) -> list[Observation]:
         """Give an optimizer its row; return what is odd about its appearing now.
 
-        `has_stepped` says whether it has made its first step already (see `Wiring`).
+        `has_stepped` says whether it has made its first step already (see `Succession`).
         """
         self._rows[id(optimizer)] = len(self.infos)
         self._values.append(np.full(len(OptimizerStat), np.nan, dtype=np.float32))

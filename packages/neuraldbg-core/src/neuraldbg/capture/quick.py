@@ -77,11 +77,8 @@ class Quick:
         self.is_on = optimizer is not None and steps > 0 and SWITCHBOARD.lend(self)
         if self.is_on:
             self._thread = get_ident()
-            self._module, self._optimizer, self._glance = (
-                module,
-                optimizer,
-                self._lean.sentry.glance,
-            )
+            self._module, self._optimizer = module, optimizer
+            self._glance = self._lean.sentry.glance
             self._left, self._due_s = steps, due_s
             self._phase, self._losses = OPEN, {}
             self._learn()

@@ -111,18 +111,18 @@ class Sight:
 
     def replaced(self) -> list[str]:
         """Name the modules that were not in the models when the session opened."""
-        fresh = []
+        fresh: list[tuple[str, nn.Module]] = []
         for name, model in self._models.items():
             for path, module in model.named_modules(prefix=name):
                 if module not in self._known:
                     self._known.add(module)
                     if is_tapped(module) and "parametrizations" not in path.split("."):
-                        fresh.append(path)
-                        self._fresh.append((path, module))
+                        fresh.append((path, module))
+        self._fresh += fresh
         if not fresh:
             return []
         is_one = len(fresh) == 1
-        what = f"{_listed(fresh)} {'was' if is_one else 'were'}"
+        what = f"{_listed([path for path, _ in fresh])} {'was' if is_one else 'were'}"
         verb, it = ("is", "it") if is_one else ("are", "them")
         return [REPLACED.format(what=what, verb=verb, it=it)]
 

@@ -104,12 +104,11 @@ class Wiring:
 
     def _look_at_weights(self) -> list[torch.Tensor]:
         """Return a few numbers of each trainable weight on the CPU, copied."""
-        looks = []
-        for tensor in self.survey.tensors:
-            if tensor.requires_grad and tensor.device.type == "cpu" and tensor.layout is _STRIDED:
-                flat = part_of(tensor.detach()).reshape(-1)
-                looks.append(flat[:: max(1, len(flat) // _GLIMPSE)].clone())
-        return looks
+        return [
+            _glimpse(part_of(tensor.detach()))
+            for tensor in self.survey.tensors
+            if tensor.requires_grad and tensor.device.type == "cpu" and tensor.layout is _STRIDED
+        ]
 
     @property
     def is_unmoved(self) -> bool | None:

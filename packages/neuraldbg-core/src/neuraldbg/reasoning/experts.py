@@ -23,6 +23,7 @@ IDLE = 0.02
 WINDOWS = 4
 LEAST = 10
 """Measured steps in a window: an expert that is chosen on one step of ten is not idle."""
+ROUTERS = ("router", "gate", "gating", "switch", "route", "dispatch")
 NAMED_SO = re.compile(r"expert|branch|moe|ffn|ffs|mlps|specialist")
 
 
@@ -32,8 +33,38 @@ class Mixture(NamedTuple):
     name: str
     """Their common path, `*` for the number."""
     members: tuple[str, ...]
-    router: str | None
-    """The layer that scores them, or what owns them; None: unknown."""
+
+    @property
+    def owner(self) -> str:
+        """Path of the module that holds the experts and what chooses among them."""
+        return self._inside.rstrip(".").rpartition(".")[0]
+
+    @property
+    def _inside(self) -> str:
+        return self.name.split("*", maxsplit=1)[0]
+
+    def is_named_so(self) -> bool:
+        """Whether the path says what they are."""
+        return NAMED_SO.search(self._inside.lower()) is not None
+
+    def scorer(self, view: CaseView) -> str | None:
+        """Return the layer beside the experts that gives each of them a score."""
+        for layer in view.flow.executed:
+            is_beside = layer.path.startswith(self.owner) and not layer.path.startswith(
+                self._inside
+            )
+            is_score = layer.units == len(self.members) and layer.path in view.flow.matrices
+            if is_beside and is_score:
+                return layer.path
+        return None
+
+    def router(self, view: CaseView) -> str | None:
+        """Return the layer that chooses, or what owns them; None: unknown."""
+        for layer in view.flow.executed:
+            path = layer.path
+            if path.startswith(self.owner) and any(w in path.lower() for w in ROUTERS):
+                return path
+        return self.scorer(view) or self.owner or None
 
 
 def mixtures(view: CaseView, least: int) -> list[Mixture]:
@@ -49,35 +80,13 @@ def mixtures(view: CaseView, least: int) -> list[Mixture]:
         for match in re.finditer(r"(?<=\.)\d+(?=\.|$)", layer.path):
             name = f"{layer.path[: match.start()]}*{layer.path[match.end() :]}"
             groups.setdefault(name, {})[match.group()] = layer.path
-    found = []
-    for name, numbered in groups.items():
-        members = tuple(numbered.values())
-        if len(members) < least:
-            continue
-        is_named = NAMED_SO.search(name.split("*", maxsplit=1)[0].lower())
-        if is_named or (scorer(view, name, len(members)) and _take_turns(view, members)):
-            found.append(Mixture(name, members, _router(view, name, len(members))))
-    return found
-
-
-def scorer(view: CaseView, name: str, count: int) -> str | None:
-    """Return the layer beside the experts that gives each of them a score."""
-    inside = name.split("*", maxsplit=1)[0]
-    owner = inside.rstrip(".").rpartition(".")[0]
-    for layer in view.flow.executed:
-        is_beside = layer.path.startswith(owner) and not layer.path.startswith(inside)
-        if is_beside and layer.units == count and layer.path in view.flow.matrices:
-            return layer.path
-    return None
-
-
-def _router(view: CaseView, name: str, count: int) -> str | None:
-    owner = name.split("*", maxsplit=1)[0].rstrip(".").rpartition(".")[0]
-    words = ("router", "gate", "gating", "switch", "route", "dispatch")
-    for layer in view.flow.executed:
-        if layer.path.startswith(owner) and any(w in layer.path.lower() for w in words):
-            return layer.path
-    return scorer(view, name, count) or owner or None
+    found = [Mixture(name, tuple(numbered.values())) for name, numbered in groups.items()]
+    return [
+        one
+        for one in found
+        if len(one.members) >= least
+        and (one.is_named_so() or (one.scorer(view) and _take_turns(view, one.members)))
+    ]
 
 
 def _take_turns(view: CaseView, members: tuple[str, ...]) -> bool:

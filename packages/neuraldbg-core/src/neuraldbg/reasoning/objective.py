@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 CLASSIFICATIONS = ("cross_entropy", "nll")
 SQUARED = ("mse",)
 ABSOLUTE = ("l1", "smooth_l1", "huber")
-POLICIES = ("log_probability", "log_density", "clipped_surrogate")
+WEIGHED = frozenset({"log_probability", "log_density"})
+"""Logarithms of how likely a choice was, weighed by what it brought."""
+POLICIES = WEIGHED | {"clipped_surrogate"}
 """Terms that reinforce choices: they measure no error."""
 BINARY = ("bce", "bce_with_logits", "binary_cross_entropy")
 

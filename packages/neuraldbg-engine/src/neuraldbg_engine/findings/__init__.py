@@ -33,6 +33,7 @@ GROUPS = (
     "ledger",
     "numerics",
     "collapse",
+    "adversaries",
     "optimizer",
     "observed",
     "specialists",

@@ -12,7 +12,7 @@ from neuraldbg.reasoning.rank import assess_all
 from neuraldbg.reasoning.view import EARLY, CaseView, quiet
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.run import LayerRole
-from neuraldbg_engine.findings.birth import ruled_out
+from neuraldbg_engine.findings.ruled_out import ruled_out
 from neuraldbg_engine.graph import CausalGraph
 from neuraldbg_engine.graph.anomalies import layer_gradient
 from neuraldbg_engine.timeline import Change, Onset, change_point

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.curve import LEARNED, STUCK
+from neuraldbg.reasoning.objective import WEIGHED
 from neuraldbg.reasoning.symptoms import departure_row
 from neuraldbg_engine.findings.finding import Graded, both, finding, graded, log_ramp, ramp
 from neuraldbg_engine.timeline import Onset
@@ -174,11 +175,7 @@ def below_zero(case: Case) -> Graded | None:
     """A loss that cannot be negative is."""
     curve = case.view.curve
     objective = case.view.objective
-    if (
-        not curve
-        or not objective.is_supervised
-        or {"log_probability", "log_density"} & set(objective.names)
-    ):
+    if not curve or not objective.is_supervised or WEIGHED & set(objective.names):
         return None
     depth = -float(curve.finite.min()) / max(float(np.abs(curve.finite).max()), 1e-12)
     below = np.flatnonzero(curve.values < -0.02 * float(np.abs(curve.finite).max()))

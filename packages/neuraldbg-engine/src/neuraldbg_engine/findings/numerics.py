@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.causes.nonfinite import runaway
+from neuraldbg.reasoning.causes.nonfinite import first_birth, runaway
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
-from neuraldbg_engine.findings.birth import birth
 from neuraldbg_engine.findings.case import largest
 from neuraldbg_engine.findings.finding import Graded, Look, finding, graded, log_ramp, ramp
 
@@ -25,7 +24,7 @@ def _born_in(phase: str) -> Look:
     def look(case: Case) -> Graded | None:
         if not case.rows:
             return None
-        note = birth(case.view)
+        note = first_birth(case.view)
         if note is None or note.words.get("phase", "") != phase:
             return graded(0.0)
         operation = note.words.get("operation", "") or "an operation that was not found"

@@ -12,6 +12,7 @@ from neuraldbg.reasoning.adversary import roles
 from neuraldbg.reasoning.causes.adapter_scale_too_high import adapters
 from neuraldbg.reasoning.causes.recurrent_vanishing import LOST
 from neuraldbg.reasoning.experts import mixtures
+from neuraldbg.reasoning.objective import WEIGHED
 from neuraldbg.reasoning.symptoms import initial_scales
 from neuraldbg.schema.run import LayerRole
 from neuraldbg_engine.findings.case import middle
@@ -97,7 +98,7 @@ def policy_gradient(case: Case) -> Graded | None:
     if not names:
         return None
     return _is(
-        {"log_probability", "log_density"} & set(names),
+        WEIGHED & set(names),
         "its loss weighs log-probabilities",
         len(names),
     )

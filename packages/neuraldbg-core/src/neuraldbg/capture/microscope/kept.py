@@ -55,11 +55,17 @@ class Kept:
         self._steps: dict[int, tuple[weakref.ref[torch.optim.Optimizer], bool | None, int]] = {}
 
     def begin_forward(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        is_late: bool = False,
     ) -> None:
         """Remember an outermost training forward of a watched module; call from its pre-hook.
 
         Keeps references to the inputs (detached), the random state and autocast; about 6 us.
+        `is_late`: it has ended already, and what it drew at random is not known.
         """
         if self.is_examining or self._left <= 0:
             return
@@ -67,16 +73,9 @@ class Kept:
             self._forwards.pop(0)
         try:
             self._forwards.append(self._remember(module, args, kwargs))
+            self._forwards[-1].is_late = is_late
         except Exception as error:  # noqa: BLE001 - never into the user's code
             self._fail(error)
-
-    def begin_late(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
-        """Remember a forward of this step that has ended: what it drew at random is not known."""
-        self.begin_forward(module, args, kwargs)
-        if self._forwards:
-            self._forwards[-1].is_late = True
 
     def _remember(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]

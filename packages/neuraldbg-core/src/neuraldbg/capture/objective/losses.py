@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from neuraldbg.capture.objective.activations import VIEWS
-from neuraldbg.capture.objective.reading import rows, scalar
+from neuraldbg.capture.objective.reading import is_distribution, rows, scalar
 from neuraldbg.capture.objective.tape import NONE, Tape
 
 FUSED = {
@@ -230,8 +230,6 @@ def recognise(tape: Tape, place: int) -> str | None:  # noqa: PLR0911 - one line
 
 
 def _is_target_distribution(tape: Tape, place: int) -> bool:
-    from neuraldbg.capture.objective.reading import is_distribution
-
     inner = tape.inputs[place]
     values = rows(tape.saved(place, "self" if inner[0] == NONE else "other"))
     return values is not None and values.ndim > 0 and is_distribution(values, values.ndim - 1)

@@ -4,9 +4,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from neuraldbg.capture.objective.tape import NONE
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.objective.tape import Tape
 
 ROWS = 64
 """Rows of a saved tensor that are looked at. Heuristic: enough to tell what they are."""
@@ -51,6 +56,23 @@ def scalar(value: Any) -> float | None:
     if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device.type == "cpu":
         return float(value.detach())
     return None
+
+
+def multiple(tape: Tape, place: int) -> tuple[int, float] | None:
+    """Read a product with, or a quotient by, one number other than 0.
+
+    Returns:
+        (place among its inputs of what the node is a multiple of, that multiple); None: it is no
+        such node, or the number is not known.
+    """
+    name, below = tape.names[place], tape.inputs[place]
+    if name not in {"Mul", "Div"} or len(below) != 2 or below.count(NONE) != 1:
+        return None
+    at = int(below[0] == NONE)
+    by = scalar(tape.saved(place, "self" if at else "other"))
+    if not by or (at and name == "Div"):
+        return None
+    return at, by if name == "Mul" else 1 / by
 
 
 def is_distribution(values: torch.Tensor, dim: int) -> bool:

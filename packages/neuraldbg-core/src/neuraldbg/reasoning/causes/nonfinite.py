@@ -32,12 +32,17 @@ SCALE_FREE = frozenset(
 )
 
 
+def first_birth(view: CaseView) -> Observation | None:
+    """Return the first birth of a value that is not finite, as capture located it."""
+    notes = [note for kind in KINDS for note in view.observations.get(kind, [])]
+    return min(notes, key=lambda n: (n.step, KINDS.index(n.kind)), default=None)
+
+
 def assess(view: CaseView) -> Assessment | None:
     """Name the first birth of a non-finite value that stayed or reached the loss."""
-    births = [note for kind in KINDS for note in view.observations.get(kind, [])]
-    if not births or not _is_harmful(view, births):
+    first = first_birth(view)
+    if first is None or not _is_harmful(view):
         return None
-    first = min(births, key=lambda n: (n.step, KINDS.index(n.kind)))
     cause = first.words.get("cause", UNKNOWN)
     if cause not in vocabulary().causes:
         cause = UNKNOWN
@@ -170,13 +175,13 @@ def _failure(cause: str, mechanism: str) -> FailureType:
     return FailureType(known[cause].failures[0])
 
 
-def _is_harmful(view: CaseView, births: list[Observation]) -> bool:
+def _is_harmful(view: CaseView) -> bool:
     """Whether it stayed, stopped the run, or reached loss or weights: a skipped step is normal."""
     if view.is_broken or view.trace.exception is not None:
         return True
     if view.curve.broke_at is not None:
         return True
-    return view.broken_row is not None and len(births) > 0 and not view.curve.learned
+    return view.broken_row is not None and not view.curve.learned
 
 
 def runaway(view: CaseView, step: int) -> float:

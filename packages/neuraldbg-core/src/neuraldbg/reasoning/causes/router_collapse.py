@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.reasoning.cause import Assessment, link, named
-from neuraldbg.reasoning.experts import WINDOWS, Mixture, idle, mixtures, scorer
+from neuraldbg.reasoning.experts import WINDOWS, Mixture, idle, mixtures
 from neuraldbg.reasoning.view import measured
 from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
@@ -27,16 +27,11 @@ def assess(view: CaseView) -> Assessment | None:
     """Compare calls and gradients of sibling branches that stand in parallel."""
     if len(view.steps) < 2 * FIRST:
         return None
-    best: tuple[int, Mixture] | None = None
-    for mixture in mixtures(view, 4):
-        starved = _starved(view, mixture)
-        if starved and (best is None or _share(starved, mixture) > _share(*best)):
-            best = starved, mixture
-    if best is None:
+    found = [(_starved(view, mixture), mixture) for mixture in mixtures(view, 4)]
+    starved, mixture = max(found, key=lambda one: one[0] / len(one[1].members), default=(0, None))
+    if mixture is None or not starved:
         return None
-    starved, mixture = best
-    group, router = mixture.name, mixture.router
-    count = len(mixture.members)
+    group, router, count = mixture.name, mixture.router(view), len(mixture.members)
     step = view.label(0)
     return Assessment(
         cause="router_collapse",
@@ -61,10 +56,6 @@ def assess(view: CaseView) -> Assessment | None:
     )
 
 
-def _share(starved: int, mixture: Mixture) -> float:
-    return starved / len(mixture.members)
-
-
 def _starved(view: CaseView, mixture: Mixture) -> int:
     """Return how many experts idle, at the end or for half of the run and still; 0: no collapse."""
     count = len(mixture.members)
@@ -79,5 +70,5 @@ def _starved(view: CaseView, mixture: Mixture) -> int:
         return 0
     calls = measured(view.activation(ActivationStat.CALLS))[:FIRST]
     ran = int((calls[:, [view.flow.row[path] for path in mixture.members]] > 0).any(axis=0).sum())
-    had_choice = ran > 1 or scorer(view, mixture.name, count) is not None
+    had_choice = ran > 1 or mixture.scorer(view) is not None
     return found if had_choice else 0

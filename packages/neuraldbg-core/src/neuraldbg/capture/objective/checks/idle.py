@@ -9,7 +9,7 @@ import torch
 
 from neuraldbg.capture.objective.checks.detached import reach
 from neuraldbg.capture.objective.losses import difference
-from neuraldbg.capture.objective.reading import scalar
+from neuraldbg.capture.objective.reading import multiple, scalar
 from neuraldbg.capture.objective.tape import NONE, Tape
 
 if TYPE_CHECKING:
@@ -52,11 +52,14 @@ class IdleTerm:
         """Ask of each term why it is 0, if it is."""
         if len(self._seen) > LOOK_LIMIT:
             return
-        empty = _hidden(view)
-        for at, term in enumerate(view.terms):
+        pending = [
+            (at, term)
+            for at, term in enumerate(view.terms)
+            if term.factor != 0.0 and self._seen.setdefault((view.signature, at), 0) >= 0
+        ]
+        empty = _hidden(view) if pending else set()
+        for at, term in pending:
             key = view.signature, at
-            if term.factor == 0.0 or self._seen.setdefault(key, 0) < 0:
-                continue
             reason = _reason(view, term, empty)
             self._seen[key] = self._seen[key] + 1 if reason else -1
             if reason and self._seen[key] == ENOUGH:
@@ -172,16 +175,10 @@ def _sign(tape: Tape, place: int) -> int:
         is_square = name == "Mul" and len(below) == 2 and below[0] == below[1] != NONE
         if name in POSITIVE or name in COMPARED or is_even or is_square:
             return flip
-        if name == "Neg":
-            flip = -flip
-        elif name in {"Mul", "Div"} and below[0] != NONE and below.count(NONE) == 1:
-            by = scalar(tape.saved(place, "other"))
-            if not by:
-                return 0
-            flip = flip if by > 0 else -flip
-        elif name not in KEEPING:
+        at, by = multiple(tape, place) or (0, -1.0 if name == "Neg" else 1.0 * (name in KEEPING))
+        if not by:
             return 0
-        place = below[0]
+        flip, place = flip if by > 0 else -flip, below[at]
     return 0
 
 

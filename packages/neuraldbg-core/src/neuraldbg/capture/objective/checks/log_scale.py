@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from neuraldbg.capture.objective.activations import LAYOUT
-from neuraldbg.capture.objective.reading import scalar
+from neuraldbg.capture.objective.reading import multiple
 from neuraldbg.capture.objective.tape import NONE, Tape
 
 if TYPE_CHECKING:
@@ -21,8 +21,10 @@ SUMMANDS = 400
 """Sums opened on the way down from the loss."""
 ABOVE = 400
 """Operations followed from an exponential to the loss."""
-_MOVED = frozenset({"View", "Reshape", "ReshapeAlias", "UnsafeView", "Squeeze", "Unsqueeze"})
-"""Nodes that hold every value that they read."""
+_MOVED = frozenset(
+    ("View", "Reshape", "ReshapeAlias", "UnsafeView", "Squeeze", "Unsqueeze", "Sum", "Mean", "Neg")
+)
+"""Nodes that hold, or add up, every value that they read."""
 _CARRIED = LAYOUT | {"Add", "Cat", "Stack", "Mean", "Sum"}
 _EVEN = frozenset({"Pow", "Abs", "LinalgVectorNorm", "Norm"})
 """Nodes whose result grows with the size of what they read, whatever its sign."""
@@ -39,21 +41,13 @@ def _source(tape: Tape, value: _Value) -> tuple[_Value, float]:
     """Return what `value` is a plain multiple of, and the multiple."""
     by = 1.0
     for _ in range(8):
-        place, _ = value
-        name, below = tape.names[place], tape.inputs[place]
-        if name in {"Mul", "Div"} and len(below) == 2 and below.count(NONE) == 1:
-            is_first = below[1] == NONE
-            factor = scalar(tape.saved(place, "other" if is_first else "self"))
-            if not factor or not (is_first or name == "Mul"):
-                break
-            by *= factor if name == "Mul" else 1 / factor
-        elif name == "Neg":
-            is_first, by = True, -by
-        elif name in _MOVED or (name in {"Sum", "Mean"} and below):
-            is_first = True
-        else:
+        name = tape.names[value.place]
+        found = multiple(tape, value.place)
+        if found is None and name in _MOVED:
+            found = 0, -1.0 if name == "Neg" else 1.0
+        if found is None or tape.inputs[value.place][found[0]] == NONE:
             break
-        value = _read(tape, place, 0 if is_first else 1)
+        value, by = _read(tape, value.place, found[0]), by * found[1]
     return value, by
 
 
@@ -81,6 +75,8 @@ class UnopposedLogScale:
         pushes = self._pushes(view.tape)
         exponentials = [i for i, name in enumerate(view.tape.names) if name == "Exp"]
         for place in exponentials[:EXPONENTIALS] if pushes else ():
+            if view.tape.inputs[place][0] == NONE:
+                continue  # behind the limit of what was read
             value, by = _source(view.tape, _read(view.tape, place, 0))
             push = pushes.get(value, 0.0)
             if push * by > 0 and self._raises_loss(view, place):

@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: LicenseRef-Proprietary
-"""Where the first value that is not finite was born, and which causes that place contradicts."""
+"""Which causes the place contradicts where the first value that is not finite was born."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.reasoning.causes.nonfinite import KINDS
+from neuraldbg.reasoning.causes.nonfinite import first_birth
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
-    from neuraldbg.schema.facts import Observation
-
-
-def birth(view: CaseView) -> Observation | None:
-    """Return the first birth of a value that is not finite, as capture located it."""
-    notes = [note for kind in KINDS for note in view.observations.get(kind, [])]
-    return min(notes, key=lambda n: (n.step, KINDS.index(n.kind)), default=None)
 
 
 BORN_IN = {
@@ -39,7 +32,7 @@ def ruled_out(view: CaseView) -> frozenset[str]:
     Where it was found, the operation must be one that the cause breaks; where it was not, or where
     it only met what was made before, a model that does not attend masks no attention.
     """
-    note = birth(view)
+    note = first_birth(view)
     words = note.words if note is not None and note.kind == "nonfinite_birth" else {}
     operation = words.get("operation", "")
     if not operation or words.get("mechanism", "") in LATER:
