@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Step time, watched / plain, interleaved in one run, with a plain / plain control.
 
-    python benchmarks/bench_overhead.py [--rounds 15] [--threads 1 2] [--model mlp ...]
+    python benchmarks/bench_overhead.py [--sets 3] [--rounds 9] [--threads 1 2] [--model mlp ...]
                                         [--check 1.10] [--json rows.json] [--save]
 
-Two copies of each program, one watched and one not, take turns of a few steps, each in a process of
-its own; a third, plain too, is the control: what its ratio is away from 1 is noise. The figure is
-the median over rounds of the ratio of CPU time, after the first steps, whose watching the
-budget leaves free. Memory trimming of glibc is off, or its page faults drown everything.
+Two copies of each program, one watched and one not, take turns of about half a second, each in a
+process of its own; a third, plain too, is the control: what its ratio is away from 1 is noise. The
+figure is the median over all rounds of the ratio of CPU time, after the first steps, whose watching
+the budget leaves free.
+
+Where a process lies in memory makes it slower or faster as long as it lives, by up to a fifth and
+with the same program: so there are several sets of fresh processes, and glibc is asked for huge
+pages. Its trimming is off, or page faults drown everything.
 """
 
 from __future__ import annotations
@@ -23,8 +27,16 @@ import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_MALLOC = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MALLOC = {
+    "MALLOC_TRIM_THRESHOLD_": "4000000000",
+    "MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
 if any(os.environ.get(name) != value for name, value in _MALLOC.items()):
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **_MALLOC})  # noqa: S606
 
@@ -34,8 +46,8 @@ from models import PROGRAMS, WARMUP  # noqa: E402
 import neuraldbg  # noqa: E402
 from neuraldbg import NeuralDbg  # noqa: E402
 
-TURN = {"tiny": 2_000, "mlp": 6, "cnn": 4, "gpt": 4, "gpt2": 2}
-"""Steps per turn."""
+TURN = {"tiny": 2_000, "mlp": 16, "cnn": 8, "gpt": 6, "gpt2": 2}
+"""Steps per turn: shorter ones would end each time that a session hands on what it holds."""
 
 
 def serve(name: str, *, watch: bool, threads: int) -> None:
@@ -92,31 +104,41 @@ class Row:
     """... and plain / plain: what it is away from 1 is noise."""
     ms_per_step: float
     rounds: int
+    """In all ..."""
+    sets: int
+    """... over so many sets of fresh processes."""
 
 
-def measure(name: str, rounds: int, threads: int) -> Row:
-    """Let three processes take turns: plain, watched, plain."""
-    runs = [Program(name, watch=w, threads=threads) for w in (False, True, False)]
-    steps = TURN[name]
-    for run in runs:
-        run.train(WARMUP[name])
+def measure(name: str, sets: int, rounds: int, threads: int) -> Row:
+    """Let three processes take turns, plain, watched, plain; do so with several such sets."""
     watched, control, plain = [], [], []
-    for turn in range(rounds):
-        spent = {i: runs[i].train(steps) for i in [(turn + i) % 3 for i in range(3)]}
-        watched.append(spent[1] / spent[0])
-        control.append(spent[2] / spent[0])
-        plain.append(1e3 * spent[0] / steps)
-    for run in runs:
-        run.close()
+    for _ in range(sets):
+        for ours, other, first in _interleaved(name, rounds, threads):
+            watched.append(ours / first)
+            control.append(other / first)
+            plain.append(1e3 * first / TURN[name])
     low, ratio, high = statistics.quantiles(watched, n=4)
     middle = statistics.median
-    return Row(name, threads, ratio, low, high, middle(control), middle(plain), rounds)
+    return Row(name, threads, ratio, low, high, middle(control), middle(plain), len(watched), sets)
+
+
+def _interleaved(name: str, rounds: int, threads: int) -> Iterator[tuple[float, float, float]]:
+    """Yield the CPU seconds of each turn of one set: watched, control, plain."""
+    runs = [Program(name, watch=w, threads=threads) for w in (False, True, False)]
+    for run in runs:
+        run.train(WARMUP[name])
+    for turn in range(rounds):
+        spent = {i: runs[i].train(TURN[name]) for i in [(turn + i) % 3 for i in range(3)]}
+        yield spent[1], spent[2], spent[0]
+    for run in runs:
+        run.close()
 
 
 def main() -> None:
     """Print the table; exit with 1 where a ratio, less the control's error, is over `--check`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--sets", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--model", nargs="*", choices=list(PROGRAMS), default=["mlp", "cnn", "gpt"])
     parser.add_argument("--check", type=float, default=math.inf)
@@ -127,13 +149,13 @@ def main() -> None:
     if args.serve:
         serve(args.serve[1], watch=args.serve[0] == "watched", threads=args.threads[0])
         return
-    print(f"torch {torch.__version__}, neuraldbg {neuraldbg.__version__}, {args.rounds} rounds")
+    print(f"torch {torch.__version__}, neuraldbg {neuraldbg.__version__}")
     print("| model | threads | watched / plain | quartiles | plain / plain | ms per plain step |")
     print("|---|---|---|---|---|---|")
     rows = []
     for threads in args.threads:
         for name in args.model:
-            row = measure(name, args.rounds, threads)
+            row = measure(name, args.sets, args.rounds, threads)
             rows.append(row)
             print(
                 f"| {name} | {threads} | {row.ratio:.3f} | {row.low:.3f} to {row.high:.3f} "

@@ -271,3 +271,25 @@ def test_a_million_steps_stay_small_in_file_and_memory(tmp_path):
     assert len(writer.as_trace().loss) <= series.LIMIT
     assert path.stat().st_size < 4_000_000
     assert sizes[999_999] - sizes[300_000] < 4_000_000
+
+
+@given(
+    blocks=st.lists(st.lists(VALUE, max_size=40), max_size=8),
+    stride=st.sampled_from([1, 2, 4, 16]),
+    filled=st.integers(0, series.CHUNK),
+)
+@settings(max_examples=80, deadline=None)
+def test_many_numbers_at_once_are_kept_as_one_by_one(blocks, stride, filled):
+    single, bulk = series.SeriesWriter(0), series.SeriesWriter(0)
+    for writer in (single, bulk):
+        for step in range(filled):
+            writer.append(step, 1.0)
+        writer.stride = stride
+    first = filled
+    for block in blocks:
+        steps = list(range(first, first + len(block)))
+        for step, value in zip(steps, block, strict=True):
+            single.append(step, value)
+        bulk.extend(steps, block)
+        first += len(block)
+    assert repr(bulk.unsaved()) == repr(single.unsaved())

@@ -139,3 +139,21 @@ def test_handing_on_is_paid_from_the_same_account():
         loop.budget.handed_on(1e-5, 10)
     loop.run(2000)
     assert loop.run(10_000)[1] == pytest.approx(alone, rel=0.1)
+
+
+def test_what_an_odd_step_cost_is_paid_and_not_taken_for_the_cost_of_thinned_ones():
+    budget = Budget(0.05, free_s=0.0)
+    for _ in range(300):
+        budget.spend(2e-3 if budget.is_on else 1e-5)
+        budget.next_step(1e-2, alarm=False)
+    before = budget.cadence
+    full = 0
+    for turn in range(400):
+        if turn % 20 == 0 and not budget.is_on:
+            budget.look()
+            budget.spend(3e-3)
+        else:
+            budget.spend(2e-3 if budget.is_on else 1e-5)
+        full += budget.next_step(1e-2, alarm=False)
+    assert budget.cadence == pytest.approx(before, rel=0.05)
+    assert full < 400 / before * 1.2

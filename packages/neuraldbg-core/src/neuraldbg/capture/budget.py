@@ -33,9 +33,10 @@ caches of the training itself, which no clock of ours can tell apart."""
 LEAST = 0.01
 """Share of the step time that full steps get in any case, where thinned ones alone exceed the
 budget. Heuristic: one percent on top is not felt, and blindness would be."""
-HEARD_EVERY, HEARD_RARELY = 8, 64
-"""Thinned steps to one that is not bare, where hearing them all exceeds the budget: as often as
-half of it allows, within these."""
+HEARD_EVERY = 8
+"""Thinned steps to one that is not bare, where hearing them all takes more than half of the budget:
+at first; then as many as leave that half to full steps, within ..."""
+HEARD_OFTEN, HEARD_RARELY = 2, 64
 _MEMORY = 0.98
 """Decay of the means of cost and step time, each time that they are measured: the last 50."""
 
@@ -72,6 +73,7 @@ class Budget:
         self._ordinal = self._watched = self._since = 0
         self._calm = CALM_AFTER
         self._looks = 0
+        self._is_odd = False
 
     @property
     def cadence(self) -> float:
@@ -89,6 +91,7 @@ class Budget:
 
     def look(self) -> None:
         """A thinned step was odd: the next ones are watched in full, where the account allows."""
+        self._is_odd = True
         cost = max(self._full.value - self._thin.value, 0.0)
         if self._credit > -LOOKS * cost:
             self._looks = LOOKS
@@ -105,10 +108,15 @@ class Budget:
         self._ordinal += 1
         self._rest.push(max(total - own, 1e-7))
         allowance = self._allowance_now = self._allowance()
+        paid = 0.0
         if self.is_on:
             self._full.push(own)
+            paid = max(self._full.value - self._thin.value, 0.0)
+        elif self._is_odd:  # it closed as a full one does: not what a thinned one costs
+            paid = max(own - self._thin.value, 0.0)
         else:
             self._thin.push(own)
+        self._is_odd = False
         if alarm:
             self.alarm()
         self._calm += 1
@@ -117,8 +125,6 @@ class Budget:
             self._credit = max(self._credit, 0.0)
             is_on = True
         else:
-            cost = max(self._full.value - self._thin.value, 0.0)
-            paid = cost if self.is_on else 0.0
             self._credit = min(self._credit + allowance - paid, 0.0)
             is_on = self._credit >= 0.0 or self._looks > 0
         self._looks = max(0, self._looks - 1)
@@ -162,9 +168,9 @@ class Budget:
         self._heard.push(own)
         always, rest = self._handing.value, self._rest.value
         limit = max(SEEN * self.share * rest - always, LEAST * rest)
-        self.is_bare = self._heard.value > (limit / 3 if self.is_bare else limit)
+        self.is_bare = self._heard.value > (limit / 3 if self.is_bare else limit / 2)
         seldom = 2 * self._heard.value / limit
-        self.heard_every = int(min(max(seldom, HEARD_EVERY), HEARD_RARELY))
+        self.heard_every = int(min(max(seldom, HEARD_OFTEN), HEARD_RARELY))
         mean = always + (own / self.heard_every if self.is_bare else own)
         self._thin.push(mean)
         self._rest.push(max(total - mean, 1e-7))

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture.layers import is_shapeless
-from neuraldbg.capture.ranks import part_of
+from neuraldbg.capture.norms import by_device, local, norms_of
 from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
 
 if TYPE_CHECKING:
@@ -60,14 +60,6 @@ class OwnedParameters:
         """Describe what `optimizer` owns."""
         ids = frozenset(id(t) for t in tensors)
         return cls(rows, tensors, foreign, size, weakref.ref(optimizer), ids)
-
-
-def local(t: torch.Tensor) -> torch.Tensor:
-    """Return the plain tensor behind a DTensor, a sparse gradient or a complex parameter."""
-    t = part_of(t)
-    if t.layout is torch.sparse_coo:
-        t = t.coalesce().values()
-    return torch.view_as_real(t) if t.is_complex() else t
 
 
 def strided(t: torch.Tensor, count: int = SAMPLE) -> torch.Tensor:
@@ -191,7 +183,7 @@ class ParameterBoard:
     def _norms(self, gradients: list[torch.Tensor]) -> list[tuple[Sequence[int], torch.Tensor]]:
         known = self.preclip
         if known and all(id(g) in known for g in gradients):
-            return _by_device([known[id(g)] for g in gradients])
+            return by_device([known[id(g)] for g in gradients])
         return norms_of(gradients)
 
     def _sample_gradients(self, rows: list[int], gradients: list[torch.Tensor]) -> None:
@@ -326,41 +318,6 @@ class ParameterBoard:
                 torch._foreach_copy_(places, found)
 
         self._readback.read_all([strided(local(t)) for t in tensors], place)
-
-
-def norms_of(gradients: Sequence[torch.Tensor]) -> list[tuple[Sequence[int], torch.Tensor]]:
-    """L2 norms, not squared, `[n]` with the places of their gradients; one tensor per device."""
-    if not gradients:
-        return []
-    tensors = [g if _is_simple(g) else local(g.detach()) for g in gradients]
-    first = tensors[0]
-    is_uniform = all(t.dtype is first.dtype and t.device == first.device for t in tensors)
-    if is_uniform and first.dtype in {torch.float32, torch.float64}:
-        norms = torch.stack(torch._foreach_norm(tensors))  # noqa: SLF001 - fused
-        return [(range(len(tensors)), norms)]
-    return _by_device([torch.linalg.vector_norm(t, dtype=_wide(t)).float() for t in tensors])
-
-
-def _by_device(norms: Sequence[torch.Tensor]) -> list[tuple[Sequence[int], torch.Tensor]]:
-    """Stack norms: one vector for each device, with the places of its members."""
-    groups: dict[torch.device, list[int]] = {}
-    for place, norm in enumerate(norms):
-        groups.setdefault(norm.device, []).append(place)
-    return [(places, torch.stack([norms[place] for place in places])) for places in groups.values()]
-
-
-def _is_simple(t: torch.Tensor) -> bool:
-    """Whether a gradient can be read as it is: dense, real, of no graph and no subclass."""
-    return (
-        type(t) is torch.Tensor
-        and t.dtype is torch.float32
-        and t.layout is torch.strided
-        and not t.requires_grad
-    )
-
-
-def _wide(t: torch.Tensor) -> torch.dtype | None:
-    return torch.float32 if t.dtype in {torch.float16, torch.bfloat16} else None
 
 
 def _length(t: torch.Tensor) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import is_grad_enabled
 
+from neuraldbg.capture.sentry import total
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Quick:
         """It returned: NaN or Inf anywhere in it reach the gradient of the first parameters."""
         if self._phase == PASSED and self._glance is not None and get_ident() == self._thread:
             gradient = self._glance.grad
-            if gradient is not None and not isfinite(gradient.sum().item()):
+            if gradient is not None and not isfinite(total(gradient)):
                 self.spill()
                 self._lean.gradient_broke()
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from neuraldbg.capture import gradients, wiring
+from neuraldbg.capture import wiring
 from neuraldbg.capture.closing import Steps
 from neuraldbg.capture.containment import contained
 from neuraldbg.capture.inputs import batch_size
+from neuraldbg.capture.norms import local
 from neuraldbg.capture.objective import reaches
 from neuraldbg.capture.readback import Later
 from neuraldbg.capture.roots import RootBegan, RootEnded
@@ -258,7 +259,7 @@ class Recorder(Steps):
             return
         start = thread_time()
         if isinstance(total, torch.Tensor):
-            self.now.clip_total_norm = self.readback.number(gradients.local(total.detach()))
+            self.now.clip_total_norm = self.readback.number(local(total.detach()))
         if not (self.now.is_done or self._scaling.is_on):
             self.parameters.note_preclip(norms)
         self.board.seconds += thread_time() - start

@@ -38,7 +38,9 @@ SCALE_FLOOR = 0.03
 DRIFT_ALARM = 24.0
 """CUSUM of standardised losses, slack 1 sigma: 8 steps at 4 sigma, or 24 at 2."""
 REVIEW_EVERY = 64
-"""Steps between looks for plateaus and oscillation."""
+"""Steps between looks for plateaus and oscillation, at first ..."""
+RENEWED = 16
+"""... and so many new losses at least, of the up to 128 that are looked at, later on."""
 MOST_SPIKES = 4
 """Spikes told apart; later ones raise the count of the last."""
 
@@ -74,9 +76,13 @@ class LossCurve:
         self._seen += 1
         events = [*self._single(step, loss)] if self._seen > WARM_UP else []
         self._push(step, loss)
-        if self._seen % REVIEW_EVERY == 0:
+        if self._is_review_due:
             events += self._look_back()
         return events
+
+    @property
+    def _is_review_due(self) -> bool:
+        return self._seen % max(REVIEW_EVERY, RENEWED * self._stride) == 0
 
     def absorb(self, steps: ThinnedSteps) -> bool:
         """Take steps whose losses make no event; False, and as before, where one does."""
@@ -148,7 +154,7 @@ class LossCurve:
             self._seen += 1
             if self._seen % self._stride == 0:
                 self._keep(step, loss)
-            if self._seen % REVIEW_EVERY == 0 and [*self._look_back()]:
+            if self._is_review_due and [*self._look_back()]:
                 return True
         return False
 

@@ -90,6 +90,13 @@ class Transitions:
         self.run[measured] = 0
         self.good[measured] = steps[last[measured]]
 
+    def copy(self) -> Transitions:
+        """Return one that goes on from here on its own."""
+        twin = Transitions(self.kind, self.names)
+        twin.run, twin.first, twin.good = self.run.copy(), self.first.copy(), self.good.copy()
+        twin.events, twin._told = dict(self.events), dict(self._told)
+        return twin
+
     def _tell(
         self,
         row: int,

@@ -12,7 +12,9 @@ from neuraldbg.detectors.transitions import Kind, Transitions
 from neuraldbg.schema.vocabulary import EventType, GradientHealth, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from neuraldbg.schema.events import SemanticEvent
     from neuraldbg.schema.facts import StepFacts
@@ -43,9 +45,14 @@ class VanishingGradient:
         self._small = Transitions(Kind(self.name, *kind, GradientHealth.VANISHING.value), names)
         self._absent = Transitions(Kind(self.name, *kind, GradientHealth.ABSENT.value), names)
 
-    def on_step(self, facts: StepFacts) -> Iterable[SemanticEvent]:
+    def on_step(self, facts: StepFacts) -> Sequence[SemanticEvent]:
         """Classify every layer's gradient of this step."""
-        norm, missing = self._gradients.measure(facts)
+        return self._judge(facts.step, *self._gradients.measure(facts))
+
+    def _judge(
+        self, step: int, norm: NDArray[np.float64], missing: NDArray[np.float64]
+    ) -> Sequence[SemanticEvent]:
+        """Classify gradients `[N]` of a step (see `LayerGradients.measure`)."""
         if not len(norm):
             return ()
         known = ~np.isnan(norm)
@@ -67,18 +74,23 @@ class VanishingGradient:
             return evidence, Severity.WARNING if healthy else Severity.INFO, 0.8 if healthy else 0.4
 
         return [
-            *self._small.update(facts.step, small, known, describe),
-            *self._absent.update(facts.step, absent, known, describe),
+            *self._small.update(step, small, known, describe),
+            *self._absent.update(step, absent, known, describe),
         ]
 
     def absorb(self, steps: ThinnedSteps) -> bool:
-        """Take steps on which no layer's gradient is small; False where one is, or was before."""
+        """Take steps on which no state begins; False, and as before, where one does."""
         norm, missing, labels = self._gradients.measure_all(steps)
-        if not len(labels):
-            return True
         is_small = (norm < self._threshold).any() or (missing >= self._gradients.owned).any()
-        return not (is_small or self._small.run.any() or self._absent.run.any())
+        if not (is_small or self._small.run.any() or self._absent.run.any()):
+            return True
+        before = self._small.copy(), self._absent.copy()
+        for label, one, gone in zip(labels.tolist(), norm, missing, strict=True):
+            if self._judge(label, one, gone):
+                self._small, self._absent = before
+                return False
+        return True
 
-    def on_finish(self) -> Iterable[SemanticEvent]:
+    def on_finish(self) -> Sequence[SemanticEvent]:
         """Bring counts up to date."""
         return [*self._small.close(), *self._absent.close()]

@@ -13,7 +13,7 @@ from neuraldbg.trace.decimation import halve, summary
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 CHUNK = 512
 """Values per row of table `chunk`. Heuristic: the unfinished one is rewritten on every commit."""
@@ -62,10 +62,44 @@ class SeriesWriter:
             self._push(self._group_step, summary(self._group))
             self._group = []
 
+    def extend(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        """Add many numbers, as `append` would one by one."""
+        stride, start = self.stride, 0
+        while start < len(steps) and self._group:
+            self.append(steps[start], values[start])
+            start += 1
+        whole = (len(steps) - start) // stride * stride if stride > 1 else 0
+        if whole:
+            groups = np.array(values[start : start + whole], dtype=np.float64).reshape(-1, stride)
+            with np.errstate(all="ignore"):
+                means = (groups / stride).sum(axis=1).tolist()
+            self._push_all(steps[start : start + whole : stride], means)
+        elif stride == 1:
+            self._push_all(steps, values)
+            whole = len(steps)
+        for step, value in zip(steps[start + whole :], values[start + whole :], strict=True):
+            self.append(step, value)
+
+    def _push_all(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        self._is_dirty = True
+        start = 0
+        while start < len(steps):
+            tail = self._tail
+            end = start + CHUNK - len(tail.steps)
+            tail.steps += steps[start:end]
+            tail.values += values[start:end]
+            self._roll_over()
+            start = end
+
     def _push(self, step: int, value: float) -> None:
         tail = self._tail
         tail.steps.append(step)
         tail.values.append(value)
+        self._roll_over()
+
+    def _roll_over(self) -> None:
+        """Begin the next chunk where this one is complete."""
+        tail = self._tail
         if len(tail.steps) == CHUNK:
             self._complete.append((tail.part, tail.steps, tail.values))
             self._tail = _Tail(tail.part + 1)
