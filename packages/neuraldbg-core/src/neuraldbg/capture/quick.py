@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import is_grad_enabled
 
-from neuraldbg.capture.sentry import total
+from neuraldbg.capture.sentry import is_few
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from neuraldbg.capture.lean import Lean
 
 OPEN, ENTERED, PASSED, STEPPED = range(4)
-"""How far the open step is: nothing heard, its forward, its backward, its optimizer's step."""
+"""How far the open step is: nothing heard, its forward, its backward, its optimizer, which steps
+now or has."""
 
 _transforms = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - vmap, grad
 
@@ -48,9 +49,9 @@ class Quick:
     """
 
     __slots__ = (
-        "_backward", "_due_s", "_glance", "_lean", "_left", "_losses", "_module", "_most",
-        "_most_backward", "_most_loss", "_optimizer", "_phase", "_thread", "closed", "entered",
-        "is_on",
+        "_backward", "_due_s", "_glance", "_is_few", "_lean", "_left", "_losses", "_module",
+        "_most", "_most_backward", "_most_loss", "_optimizer", "_phase", "_thread", "closed",
+        "entered", "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
@@ -62,6 +63,7 @@ class Quick:
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._glance: torch.Tensor | None = None
+        self._is_few = False
         self._left = self._most = 0
         self._due_s = self._most_loss = self._most_backward = 0.0
         self._phase = OPEN
@@ -79,7 +81,8 @@ class Quick:
         if self.is_on:
             self._thread = get_ident()
             self._module, self._optimizer = module, optimizer
-            self._glance = self._lean.sentry.glance
+            self._glance = glance = self._lean.sentry.glance
+            self._is_few = glance is not None and is_few(glance)
             self._left, self._due_s = steps, due_s
             self._phase, self._losses = OPEN, {}
             self._learn()
@@ -149,8 +152,7 @@ class Quick:
         """A backward begins."""
         if get_ident() != self._thread:
             return False
-        is_plain = self._phase == ENTERED and type(loss) is torch.Tensor and loss.is_cpu
-        if is_plain and loss.numel() == 1:
+        if self._phase == ENTERED and type(loss) is torch.Tensor and loss.numel() == 1:
             self._backward = loss.item()
             if self._backward <= self._most_backward:
                 self._phase = PASSED
@@ -158,22 +160,29 @@ class Quick:
         self.spill()
         return False
 
-    def backward_ended(self) -> None:
-        """It returned: NaN or Inf anywhere in it reach the gradient of the first parameters."""
-        if self._phase == PASSED and self._glance is not None and get_ident() == self._thread:
-            gradient = self._glance.grad
-            if gradient is not None and not isfinite(total(gradient)):
-                self.spill()
-                self._lean.gradient_broke()
+    def stepping(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """An optimizer is about to step: in the place of the switchboard's own hook.
 
-    def stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """An optimizer has stepped: in the place of the switchboard's own hook."""
+        NaN or Inf anywhere in the backward reach the gradient of the first parameters.
+        """
         if get_ident() == self._thread:
             if optimizer is self._optimizer and self._phase == PASSED:
-                self._phase = STEPPED
-                return
-            self.spill()
-        SWITCHBOARD.tell("step_ended", optimizer)
+                if self._is_sound():
+                    self._phase = STEPPED
+                    return None
+                self.spill()
+                self._lean.gradient_broke()
+            else:
+                self.spill()
+        return SWITCHBOARD.step_began(optimizer, args, kwargs)
+
+    def _is_sound(self) -> bool:
+        gradient = None if self._glance is None else self._glance.grad
+        if gradient is None:
+            return True
+        return isfinite(sum(gradient.tolist()) if self._is_few else gradient.sum().item())
 
     def record(self, value: float, name: str) -> bool:
         """A loss is recorded."""

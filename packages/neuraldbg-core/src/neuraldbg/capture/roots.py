@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import library
+from torch.compiler import is_dynamo_compiling
 
 from neuraldbg.capture.inert import NOTHING, Inert, copied
 from neuraldbg.capture.taps import OPERATORS, in_backward
@@ -76,10 +77,14 @@ class RootBegan(RootHook):
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any = None) -> None:
         """Pass the inputs on; changes nothing. A compiled wrapper gives no keyword arguments."""
+        if (
+            not is_dynamo_compiling()
+            and self.quick.is_on
+            and self.quick.forward(module, args, kwargs)
+        ):
+            return
         if torch.compiler.is_compiling():
             self._compiled(args, kwargs or {})
-            return
-        if self.quick.is_on and self.quick.forward(module, args, kwargs):
             return
         if not self.is_deaf(module):
             self.recorder.forward_began(self.name, module, args, kwargs or {})

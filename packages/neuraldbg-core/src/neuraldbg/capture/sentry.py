@@ -67,14 +67,15 @@ class Sentry:
     def is_broken(self) -> bool:
         """Whether NaN or Inf came back through the backward that ended."""
         gradient = None if self.glance is None else self.glance.grad
-        return gradient is not None and not math.isfinite(total(gradient))
+        if gradient is None:
+            return False
+        total = sum(gradient.tolist()) if is_few(gradient) else gradient.sum().item()
+        return not math.isfinite(total)
 
 
-def total(gradient: torch.Tensor) -> float:
-    """Return the sum of a gradient's elements, of any shape: NaN or Inf where one of them is."""
-    if gradient.dim() == 1 and len(gradient) <= FEW:
-        return float(sum(gradient.tolist()))
-    return float(gradient.sum())
+def is_few(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's elements are so few that Python adds them up."""
+    return tensor.dim() == 1 and len(tensor) <= FEW
 
 
 def settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:

@@ -93,6 +93,7 @@ class Switchboard:
         self._lock = threading.Lock()
         self._depth = threading.local()
         self._quick: Quick | None = None
+        self._is_stepping = False
         self._handles: tuple[RemovableHandle, RemovableHandle]
 
     def join(self, listener: Listener) -> None:
@@ -115,25 +116,25 @@ class Switchboard:
                     self._undo.pop()()
 
     def lend(self, quick: Quick) -> bool:
-        """Let the only session's `Quick` hear first; False where there are others."""
-        if len(self._listeners) != 1:
+        """Let the only session's `Quick` hear first; False where that cannot be now."""
+        if len(self._listeners) != 1 or self._is_stepping:
             return False
         self._quick = quick
-        self._hear_steps(None, quick.stepped)
+        self._hear_steps(quick.stepping, None)
         return True
 
     def take_back(self) -> None:
         """Tell the listeners alone again."""
         self._quick = None
-        self._hear_steps(self._step_began, self._step_ended)
+        self._hear_steps(self.step_began, self._step_ended)
 
-    def _hear_steps(self, began: Callable[..., Any] | None, ended: Callable[..., Any]) -> None:
+    def _hear_steps(self, began: Callable[..., Any], ended: Callable[..., Any] | None) -> None:
         """Put others in the place of the optimizers' hooks; None: a bare step does without."""
-        if began is None:
-            _PRE.pop(self._handles[0].id, None)
+        _PRE[self._handles[0].id] = began
+        if ended is None:
+            _POST.pop(self._handles[1].id, None)
         else:
-            _PRE[self._handles[0].id] = began
-        _POST[self._handles[1].id] = ended
+            _POST[self._handles[1].id] = ended
 
     def tell(self, call: str, *args: Any) -> None:
         """Call one method on every session of this thread."""
@@ -154,7 +155,7 @@ class Switchboard:
                 self._replace(clip_grad, name, make)
         for name in ("scale", "unscale_", "step", "update"):
             self._replace(torch.amp.GradScaler, name, functools.partial(self._scaler, name))
-        pre = optimizer_module.register_optimizer_step_pre_hook(self._step_began)
+        pre = optimizer_module.register_optimizer_step_pre_hook(self.step_began)
         post = optimizer_module.register_optimizer_step_post_hook(self._step_ended)
         self._handles = pre, post
         self._undo += [pre.remove, post.remove]
@@ -177,9 +178,7 @@ class Switchboard:
                 return original(tensors, *args, **kwargs)
             quick = self._quick
             if quick is not None and quick.backward(tensors):
-                result = original(tensors, *args, **kwargs)
-                quick.backward_ended()
-                return result
+                return original(tensors, *args, **kwargs)
             losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             self.tell("backward_began", losses)
             result = original(tensors, *args, **kwargs)
@@ -221,23 +220,32 @@ class Switchboard:
 
         return call
 
-    def _step_began(
+    def step_began(
         self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Torch's hook before an optimizer's step; returns its arguments where they change."""
         closure = kwargs.get("closure") or next((a for a in args[1:] if callable(a)), None)
         if closure is None:
-            self.tell("step_began", optimizer)
+            self._tell_of_step(optimizer)
             return None
 
         @functools.wraps(closure)
         def watched() -> Any:
             result = closure()
-            self.tell("step_began", optimizer)
+            self._tell_of_step(optimizer)
             return result
 
         if "closure" in kwargs:
             return args, {**kwargs, "closure": watched}
         return tuple(watched if a is closure else a for a in args), kwargs
+
+    def _tell_of_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Tell that a step begins; `Quick`, which does not hear it end, cannot start meanwhile."""
+        self._is_stepping = True
+        try:
+            self.tell("step_began", optimizer)
+        finally:
+            self._is_stepping = False
 
     def _step_ended(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.tell("step_ended", optimizer)
