@@ -2,8 +2,8 @@
 """The overhead budget: which steps are watched in full, from measured cost and step time.
 
 A step that is not watched in full is *thinned*: no tap runs, and of all figures only the loss, the
-gradient norms, the learning rate and the counts of the ledger are kept. Where even that exceeds the
-budget (steps below a millisecond), most thinned steps are bare: the loss is kept, nothing else.
+gradient norms, the learning rate and the counts of the ledger are kept. Where even that takes more
+than half of the budget, most thinned steps are bare: the loss is kept, nothing else.
 
 The account is an integral: what is not spent is saved up until it pays for a full step, so the
 share holds over any stretch of steps, whatever single steps cost.
@@ -35,8 +35,9 @@ LEAST = 0.01
 budget. Heuristic: one percent on top is not felt, and blindness would be."""
 HEARD_EVERY = 8
 """Thinned steps to one that is not bare, where hearing them all takes more than half of the budget:
-at first; then as many as leave that half to full steps, within ..."""
+at first. Later as many as leave the other half to full steps, but no more and no fewer than ..."""
 HEARD_OFTEN, HEARD_RARELY = 2, 64
+"""... these."""
 _MEMORY = 0.98
 """Decay of the means of cost and step time, each time that they are measured: the last 50."""
 
