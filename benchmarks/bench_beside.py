@@ -1,27 +1,33 @@
 # SPDX-License-Identifier: MIT
 """What watching costs, beside other tools: time, host reads, memory.
 
-    python benchmarks/bench_beside.py [--peers PYTHON] [--public PYTHON] [--save] [--rounds 12]
+    python benchmarks/bench_beside.py [--peers PYTHON] [--public PYTHON] [--save]
+                                      [--sets 3] [--rounds 3] [--without TOOL ...]
                                       [--model mlp cnn gpt tiny] [--device cuda]
 
 Each tool trains its own copy of a model in a process of its own, under the interpreter that has
-it; the processes take turns of a few steps, one at a time, in an order that rotates. The figure is
-the median over rounds of the ratio of CPU time to the plain loop's in the same round; a second
-plain loop is the control, and its distance from 1 is noise. `--peers` has wandb and torchlens,
-`--public` the published neuraldbg 1.x; without them these tools are left out. On an accelerator
-(`--device cuda --model gpt2`) it is wall time, and `--save` writes a measurement of its own.
+it; the processes take turns of half a second of plain steps, one at a time, in an order that
+rotates, all of them at the same training step. The ratio of a set is the median over its rounds of
+CPU time over the plain loop's in the same round; the figure is the median over sets of fresh
+processes, since where its memory lies makes a process faster or slower for as long as it lives. A
+second plain loop is the control, and its distance from 1 is noise. `--peers` has wandb and
+torchlens, `--public` the published neuraldbg 1.x; without them these tools are left out. On an
+accelerator (`--device cuda --model gpt2`) it is wall time, and `--save` writes a measurement of
+its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -30,23 +36,37 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import record
 from models import WARMUP
+from report_cost import ONCE
 
 HERE = Path(__file__).resolve().parent
 OURS = ("plain", "control", "ours", "anomaly")
 PEERS = ("wandb", "wandb-all", "torchlens-checks", "torchlens-trace")
-SLOW = {"torchlens-trace": 50, "wandb-all": 4}
-"""Tools that take many plain steps for one, and by how much their turns are shorter."""
-MODELS = {"mlp": 4, "cnn": 3, "gpt": 4, "tiny": 200, "gpt2": 2}
-"""Steps of a turn."""
-DEFAULT = ("mlp", "cnn", "gpt", "tiny")
-OTHERS_WARMUP = 5
-"""Steps before the first turn of tools that have no budget to settle."""
-# Without these glibc gives memory back and asks for it again on every step, and its page faults
-# drown everything; for memory over steps the opposite is wanted.
-KEEP = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
+SHORTER = {("torchlens-trace", "tiny"): 100}
+"""Where a turn would take minutes, by how much fewer of its steps the tool sees; it takes the
+others without, so that it is as far in the training as everyone."""
+MODELS = ("mlp", "cnn", "gpt", "tiny", "gpt2")
+AGE = WARMUP | {"cnn": 80, "gpt": 90}
+"""Steps of every tool before its first turn. What one fixed batch does to the weights changes what
+a plain step costs, so all are compared at the same step, which is past ours' free first ones."""
+TURN_S = 0.5
+"""Seconds of plain steps in a turn: more than the 0.4 s of wall time after which NeuralDBG hands on
+what it holds back, or every turn would begin with it, however short."""
+READ_TURNS = 3
+"""Turns over which host reads are counted, in the first set."""
+# Without the first two glibc gives memory back and asks for it again on every step, and its page
+# faults drown everything; without the third (glibc 2.35, elsewhere it does nothing) small pages lie
+# where there is room, and one of two identical processes is a quarter faster than the other.
+KEEP = {
+    "MALLOC_TRIM_THRESHOLD_": "4000000000",
+    "MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+# For memory over steps the opposite is wanted.
 GIVE_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}
 SETTLED, LATER = 2_000, 4_000
 """Steps of the tiny model between which the resident set's growth is compared."""
+AT_ONCE = 2
+"""Processes at a time where nothing is timed."""
 
 
 class Loop:
@@ -55,7 +75,7 @@ class Loop:
     def __init__(
         self, python: str, tool: str, model: str, malloc: dict[str, str], device: str = "cpu"
     ) -> None:
-        self.tool = tool
+        self.tool, self._shorter = tool, SHORTER.get((tool, model), 1)
         environment = os.environ | malloc | {"OMP_NUM_THREADS": "1", "WANDB_MODE": "offline"}
         if tool == "public":
             environment.pop("PYTHONPATH", None)
@@ -80,6 +100,14 @@ class Loop:
         if not line:
             raise RuntimeError(f"the loop under {self.tool!r} ended: run lockstep.py by hand")
         return json.loads(line)
+
+    def take(self, steps: int, what: str = "turn") -> float:
+        """Take steps; return per step what was asked for: CPU seconds, or host reads (`syncs`)."""
+        seen = math.ceil(steps / self._shorter)
+        (figure,) = self.ask(f"{what} {seen}").values()
+        if seen < steps:
+            self.ask(f"aside {steps - seen}")
+        return figure / seen
 
     def __enter__(self) -> Loop:  # noqa: PYI034 - a class of one use
         return self
@@ -106,29 +134,44 @@ def interpreters(args: argparse.Namespace) -> dict[str, str]:
     return {tool: python for tool, python in found.items() if tool not in args.without}
 
 
-def side_by_side(model: str, tools: dict[str, str], rounds: int, device: str) -> dict[str, Any]:
-    """Return each tool's ratio and host reads per step on a model, all in one interleaved run."""
-    steps = MODELS[model]
-    spent: dict[str, list[float]] = {tool: [] for tool in tools}
-    with ExitStack() as stack:
+def one_set(
+    model: str, tools: dict[str, str], rounds: int, device: str, *, count_reads: bool
+) -> dict[str, Any]:
+    """Let fresh processes, one per tool, take turns; return seconds and host reads per step."""
+    with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
         loops = {t: stack.enter_context(Loop(p, t, model, KEEP, device)) for t, p in tools.items()}
-        for tool, loop in loops.items():
-            loop.ask(f"turn {WARMUP[model] if tool == 'ours' else OTHERS_WARMUP}")
-        names = list(loops)
+
+        def all_take(steps: int, what: str) -> dict[str, float]:
+            took = pool.map(lambda loop: loop.take(steps, what), loops.values())
+            return dict(zip(loops, took, strict=True))
+
+        warm = all_take(AGE[model], "turn")
+        steps = max(1, round(TURN_S / warm["plain"]))
+        names, spent = list(loops), {tool: [] for tool in tools}
         for turn in range(rounds):
-            for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                count = max(1, steps // SLOW.get(name, 1))
-                spent[name].append(loops[name].ask(f"turn {count}")["seconds"] / count)
-        reads = {}
-        for tool, loop in loops.items():
-            count = max(4, 5 * steps // SLOW.get(tool, 1))
-            reads[tool] = loop.ask(f"syncs {count}")["calls"] / count
-    others = [tool for tool in tools if tool != "plain"]
-    ratios = {t: [a / b for a, b in zip(spent[t], spent["plain"], strict=True)] for t in others}
+            start = turn % len(names)
+            for name in names[start:] + names[:start]:
+                spent[name].append(loops[name].take(steps))
+        reads = all_take(READ_TURNS * steps, "syncs") if count_reads else {}
+    return {"steps": steps, "spent": spent, "reads": reads}
+
+
+def figures(sets: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a model's figures from its sets; the tools of later sets are among the first one's."""
+    others = [tool for tool in sets[0]["spent"] if tool != "plain"]
+    ratios: dict[str, list[list[float]]] = {tool: [] for tool in others}
+    for one in sets:
+        plain = one["spent"]["plain"]
+        for tool in one["spent"].keys() & ratios:
+            ratios[tool].append([a / b for a, b in zip(one["spent"][tool], plain, strict=True)])
+    medians = {tool: [statistics.median(one) for one in ratios[tool]] for tool in others}
+    plains = [statistics.median(one["spent"]["plain"]) for one in sets]
+    reads = sets[0]["reads"]
     return {
-        "plain_ms": 1e3 * statistics.median(spent["plain"]),
-        "ratio": {t: round(statistics.median(ratios[t]), 4) for t in others},
-        "quartiles": {t: _quartiles(ratios[t]) for t in others},
+        "plain_ms": 1e3 * statistics.median(plains),
+        "ratio": {t: round(statistics.median(medians[t]), 4) for t in others},
+        "quartiles": {t: _quartiles([r for one in ratios[t] for r in one]) for t in others},
+        "by_set": {t: [round(value, 4) for value in medians[t]] for t in others},
         "added_reads": {t: reads[t] - reads["plain"] for t in others},
     }
 
@@ -139,17 +182,34 @@ def _quartiles(values: list[float]) -> list[float]:
     return [round(low, 4), round(high, 4)]
 
 
+def side_by_side(args: argparse.Namespace, tools: dict[str, str]) -> dict[str, Any]:
+    """Return the figures of each model; one set of all models comes after the other."""
+    sets: dict[str, list[dict[str, Any]]] = {model: [] for model in args.model}
+    for number in range(args.sets):
+        now = {t: p for t, p in tools.items() if number == 0 or t not in ONCE}
+        for model in args.model:
+            found = one_set(model, now, args.rounds, args.device, count_reads=number == 0)
+            sets[model].append(found)
+            ratios = figures([found | {"reads": dict.fromkeys(now, 0)}])["ratio"]
+            said = "  ".join(f"{tool} {ratio:.3f}" for tool, ratio in ratios.items())
+            print(f"set {number + 1}, {model}, turns of {found['steps']} steps: {said}", flush=True)
+    return {model: figures(found) for model, found in sets.items()}
+
+
 def memory(tools: dict[str, str]) -> dict[str, float]:
     """Return how many MB each tool's process grows between two steps of the tiny model."""
-    grown = {}
-    for tool, python in tools.items():
-        if tool in {"control", *SLOW}:
-            continue
-        with Loop(python, tool, "tiny", GIVE_BACK) as loop:
+
+    def grown(tool: str) -> float:
+        with Loop(tools[tool], tool, "tiny", GIVE_BACK) as loop:
             loop.ask(f"memory {SETTLED}")
-            grown[tool] = round(loop.ask(f"memory {LATER - SETTLED}")["mb"], 2)
-        print(f"memory {tool}: {grown[tool]:+.2f} MB", flush=True)
-    return grown
+            return round(loop.ask(f"memory {LATER - SETTLED}")["mb"], 2)
+
+    measured = [tool for tool in tools if tool not in {"control", *ONCE}]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = dict(zip(measured, pool.map(grown, measured), strict=True))
+    for tool, mb in found.items():
+        print(f"memory {tool}: {mb:+.2f} MB", flush=True)
+    return found
 
 
 def peers_versions(args: argparse.Namespace) -> dict[str, str]:
@@ -164,26 +224,32 @@ def peers_versions(args: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def main() -> None:
-    """Measure, print as it comes, save."""
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--model", nargs="*", choices=list(MODELS), default=list(DEFAULT))
+    parser.add_argument("--sets", type=int, default=3, help="of fresh processes per model")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each process of a set")
+    parser.add_argument("--model", nargs="*", choices=MODELS, default=MODELS[:4])
     parser.add_argument("--device", default="cpu", help="where the models train: cpu, cuda, mps")
     parser.add_argument("--without", nargs="*", default=[], help="tools to leave out")
     parser.add_argument("--peers", metavar="PYTHON")
     parser.add_argument("--public", metavar="PYTHON")
-    parser.add_argument("--save", action="store_true")
-    args = parser.parse_args()
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure, print as it comes, save."""
+    args = parsed()
     start, tools = time.monotonic(), interpreters(args)
-    data: dict[str, Any] = {"models": {}, "rounds": args.rounds, "threads": 1}
+    data: dict[str, Any] = {"rounds": args.rounds, "sets": args.sets, "threads": 1}
     data["device"] = device_name(args.device)
-    for model in args.model:
-        found = data["models"][model] = side_by_side(model, tools, args.rounds, args.device)
+    data["models"] = side_by_side(args, tools)
+    for model, found in data["models"].items():
         ratios = "  ".join(f"{tool} {ratio:.3f}" for tool, ratio in found["ratio"].items())
-        print(f"{model}: plain {found['plain_ms']:.2f} ms  {ratios}", flush=True)
+        print(f"{model}: plain {found['plain_ms']:.2f} ms  {ratios}")
         reads = "  ".join(f"{tool} {reads:.2f}" for tool, reads in found["added_reads"].items())
         print(f"{model}: added host reads per step  {reads}", flush=True)
     if args.device == "cpu":

@@ -6,9 +6,9 @@
 Reads one command per line and prints one JSON line for each: `turn N` takes N steps and gives
 their CPU seconds (on an accelerator wall seconds, its queue emptied before and after), `syncs N`
 takes N steps and gives how often a tensor was read on the host, `memory N` takes N steps and gives
-the growth of the resident set. Each tool runs under the interpreter that has it; this file imports
-torch and the tool it is asked for, nothing else. Every loop reads its loss once per step, as users
-do.
+the growth of the resident set, `aside N` takes N steps without what the tool does beside a step.
+Each tool runs under the interpreter that has it; this file imports torch and the tool it is asked
+for, nothing else. Every loop reads its loss once per step, as users do.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ def main() -> None:
         model, step = PROGRAMS[name]()
     with contextlib.contextmanager(TOOLS[tool])(model, step) as once:
         for line in sys.stdin:
-            print(json.dumps(answer(once, line.strip(), device)), file=pipe, flush=True)
+            take = (lambda: step().item()) if line.startswith("aside") else once
+            print(json.dumps(answer(take, line.strip(), device)), file=pipe, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from report_accuracy import EDITION
 from tables import NONE, paragraphs, table
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ONCE = ("wandb-all", "torchlens-trace")
+"""Tools that bench_beside.py measures in its first set only."""
 TOOLS = {
     "control": "plain again (control: noise)",
     "ours": "NeuralDBG, defaults",
@@ -34,9 +39,13 @@ def cost(document: dict[str, Any]) -> str:
     return paragraphs(
         "## Cost",
         "Each tool trains a copy of its own, in a process of its own; the processes take turns of "
-        "a few steps, one at a time.\n"
-        f"The figure is the median over {data['rounds']} rounds of CPU time per step, divided by "
-        "that of the plain loop in the same round, on one thread; its quartiles stand behind it.\n"
+        "half a second of plain steps, one at a time, all at the same training step.\n"
+        "A ratio is CPU time per step divided by that of the plain loop in the same round, on one "
+        f"thread; the figure is the median over {data['sets']} sets of fresh processes of the "
+        f"median over {data['rounds']} rounds of a set, and the quartiles of all rounds stand "
+        "behind it.\n"
+        "Tools that multiply the time of a step are in the first set only: "
+        f"{_named(ONCE)}.\n"
         "The first 64 steps and the first quarter of a second of watching by NeuralDBG are free by "
         "design, and not counted.\n"
         "`wandb.watch(model)` looks at gradients once in 1,000 steps, with `log_freq=1` on every "
@@ -60,13 +69,17 @@ def accelerator(document: dict[str, Any]) -> str:
     models = [name for name in MODELS if name in data["models"]]
     return paragraphs(
         "### On an accelerator",
-        f"The same on {data['device']}: wall time per step over {data['rounds']} rounds, the "
-        "device's queue emptied before and after each turn.",
+        f"The same on {data['device']}: wall time per step over {data['sets']} sets of "
+        f"{data['rounds']} rounds, the device's queue emptied before and after each turn.",
         _by_model(data, models, _ratio),
         _models(data, models),
         "Host reads per step beyond the loop's own:",
         _by_model(data, models, lambda found, tool: f"{found['added_reads'][tool]:.1f}"),
     )
+
+
+def _named(tools: Iterable[str]) -> str:
+    return ", ".join(TOOLS[tool] for tool in tools)
 
 
 def _models(data: dict[str, Any], models: list[str]) -> str:
@@ -166,7 +179,7 @@ def readme_block(document: dict[str, Any]) -> str:
         if "ours" in found["ratio"]:
             plain, control = f"{found['plain_ms']:.2f}", f"{found['ratio']['control']:.3f}"
             lines.append((f"`{model}`", _ratio(found, "ours"), control, plain))
-    return _readme(document, lines, list(models), data["rounds"])
+    return _readme(document, lines, list(models), f"{data['sets']} sets of {data['rounds']} rounds")
 
 
 def readme_block_alone(document: dict[str, Any]) -> str:
@@ -174,7 +187,8 @@ def readme_block_alone(document: dict[str, Any]) -> str:
     rows = {row["model"]: row for row in document["data"]["rows"] if row["threads"] == 1}
     models = [model for model in MODELS if model in rows]
     lines = [(f"`{model}`", *_cells(rows[model])) for model in models]
-    return _readme(document, lines, models, max(row["rounds"] for row in rows.values()))
+    rounds = max(row["rounds"] for row in rows.values())
+    return _readme(document, lines, models, f"{rounds} rounds")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -183,13 +197,13 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _readme(
-    document: dict[str, Any], lines: list[tuple[str, ...]], models: list[str], rounds: int
+    document: dict[str, Any], lines: list[tuple[str, ...]], models: list[str], rounds: str
 ) -> str:
     kind = document["machine"]
     return paragraphs(
         table(("model", "watched / plain", "plain / plain", "ms per plain step"), lines),
-        f"`watched / plain` is the ratio of CPU time per step, median (and quartiles) of {rounds} "
-        "rounds; `plain / plain` is a control, and its distance from 1 is noise.\n"
+        f"`watched / plain` is the ratio of CPU time per step, median (and quartiles) of {rounds}; "
+        "`plain / plain` is a control, and its distance from 1 is noise.\n"
         f"Measured on {document['date']} by `{document['command']}` with torch "
         f"{document['versions']['torch']} on one thread of a machine of {kind['cores']} cores "
         f"({kind['processor']}).\n"

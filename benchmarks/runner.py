@@ -5,9 +5,10 @@
 
 TOOL is `ours` (this repository's NeuralDBG: one run, explained by core alone and with the
 engine), `recorded` (the same for runs that corpus.py recorded: PROGRAM is then the file of a run's
-truth), `public` (the published neuraldbg 1.x, with whose interpreter this file is then started)
-or `nothing` (the program alone: its losses). `run_all` starts such processes and reads their
-lines; a program that crashes or hangs its process costs its own row and no other.
+truth), `public` (the published neuraldbg 1.x, with whose interpreter this file is then started),
+`nothing` (the program alone: its losses), `story` (ours, with the text of its answer) or `bare`
+(the same without `torch.compile` and `DataParallel`). `run_all` starts such processes and reads
+their lines; a program that crashes or hangs its process costs its own row and no other.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def run(tool: str, job: str) -> dict[str, Any]:
         seen.append(make(model, **options))
         return seen[-1]
 
+    breaks = _graph_breaks()
     start = time.process_time()
     row["raised"] = ""
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
@@ -99,7 +101,14 @@ def run(tool: str, job: str) -> dict[str, Any]:
         except Exception as error:  # noqa: BLE001 - the program's own failure is part of the truth
             row["raised"] = type(error).__name__
     row["cpu_s"] = round(time.process_time() - start, 2)
+    row["graph_breaks"] = _graph_breaks() - breaks
     return row | answers(seen)
+
+
+def _graph_breaks() -> int:
+    """Return how often torch.compile broke a graph in this process so far."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return sum(dynamo.counters["graph_break"].values()) if dynamo else 0
 
 
 def recorded(path: Path) -> dict[str, Any]:
@@ -175,12 +184,26 @@ def story() -> tuple[Any, Any]:
     def tell(seen: list[Any]) -> dict[str, Any]:
         row = answers(seen)
         best = max(seen, key=lambda s: max((h.confidence for h in s.explain_failure()), default=0))
-        return row | {"summary": best.summary()}
+        losses = best.trace.losses.get("loss")
+        said = {"summary": best.summary(), "losses": [] if losses is None else list(losses.values)}
+        return row | said
 
     return make, tell
 
 
-TOOLS = {"story": story, "ours": ours, "nothing": nothing, "public": public}
+def bare() -> tuple[Any, Any]:
+    """Return the same, where nothing in this process compiles or wraps a model any more."""
+    import torch
+
+    class Unwrapped(torch.nn.DataParallel):
+        def __new__(cls, module: Any, *_: Any, **__: Any) -> Any:
+            return module
+
+    torch.compile, torch.nn.DataParallel = lambda model, **_: model, Unwrapped
+    return story()
+
+
+TOOLS = {"story": story, "bare": bare, "ours": ours, "nothing": nothing, "public": public}
 
 
 # -- the other side of the pipe --------------------------------------------------------------

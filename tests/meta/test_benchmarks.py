@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,7 @@ def test_cost_page_shows_each_tool_on_each_model_that_it_was_measured_on() -> No
         "machine": {"cores": 2, "processor": "a processor"},
         "data": {
             "models": {"mlp": found, "gpt": other},
+            "sets": 3,
             "rounds": 5,
             "device": "cpu",
             "memory": {"steps": [2000, 4000], "mb": {"plain": 0.0, "ours": 0.5}},
@@ -154,6 +156,116 @@ def test_cost_page_shows_each_tool_on_each_model_that_it_was_measured_on() -> No
     assert "| NeuralDBG, defaults | +0.50 |" in cost
     assert "| `mlp` | 1.050 (1.040 to 1.060) | 1.010 | 2.00 |" in readme
     assert "`python benchmarks/bench_beside.py --save` with torch 2.13.0" in readme
+    for page in (cost, accelerator, readme):
+        assert "3 sets" in page
+        assert "5 rounds" in page
+
+
+FAKE = """
+import json, bench_beside
+
+STEPS, LOG = {}, []
+
+class Fake(bench_beside.Loop):
+    def __init__(self, python, tool, model, malloc, device="cpu"):
+        assert malloc["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+        self.tool, self._shorter = tool, bench_beside.SHORTER.get((tool, model), 1)
+        STEPS[tool] = 0
+
+    def __exit__(self, *_):
+        pass
+
+    def ask(self, command):
+        what, _, count = command.partition(" ")
+        LOG.append((self.tool, STEPS[self.tool], what, int(count)))
+        STEPS[self.tool] += int(count)
+        return {"figure": int(count) * (0.02 if self.tool == "ours" else 0.01)}
+
+bench_beside.Loop = Fake
+args = bench_beside.parsed(["--model", "tiny", "--sets", "2", "--rounds", "3"])
+tools = dict.fromkeys(("plain", "control", "ours", "torchlens-trace"), "python")
+found = bench_beside.side_by_side(args, tools)
+"""
+
+
+def _beside() -> tuple[dict[str, Any], list[tuple[str, int, str, int]]]:
+    found, log = _call(  # type: ignore[misc]
+        "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n"
+        + "\n".join(f"    {line}" for line in FAKE.splitlines())
+        + "\nprint(json.dumps([found, LOG]))"
+    )
+    return found["tiny"], [tuple(line) for line in log]
+
+
+def test_beside_tools_are_compared_at_the_same_training_step_over_half_a_second() -> None:
+    _, log = _beside()
+    starts: dict[str, list[int]] = {}
+    for tool, age, what, _ in log:
+        if what == "turn":
+            starts.setdefault(tool, []).append(age)
+    # Two sets of a warm-up and three turns; the slow tool is in the first set only.
+    assert starts["plain"] == [0, 2000, 2050, 2100] * 2
+    assert starts["ours"] == starts["control"] == starts["plain"]
+    assert starts["torchlens-trace"] == starts["plain"][:4]
+    assert ("torchlens-trace", 2000, "turn", 1) in log
+    assert ("torchlens-trace", 2001, "aside", 49) in log
+
+
+def test_beside_figure_is_the_median_over_sets_of_the_median_over_rounds() -> None:
+    answer = _call(
+        "import json, bench_beside\n"
+        "reads = {'plain': 1, 'ours': 3}\n"
+        "sets = [{'spent': {'plain': [1.0, 1.0, 2.0], 'ours': spent}, 'reads': reads | {}}"
+        " for spent in ([1.1, 9.0, 2.4], [1.5, 1.0, 3.2], [2.0, 2.1, 0.2])]\n"
+        "sets[0]['spent']['slow'], sets[0]['reads']['slow'] = [5.0, 5.0, 20.0], 91\n"
+        "print(json.dumps(bench_beside.figures(sets)))"
+    )
+    assert isinstance(answer, dict)
+    assert answer["by_set"] == {"ours": [1.2, 1.5, 2.0], "slow": [5.0]}
+    assert answer["ratio"] == {"ours": 1.5, "slow": 5.0}
+    assert answer["added_reads"] == {"ours": 2, "slow": 90}
+    assert answer["plain_ms"] == 1000.0
+
+
+def test_a_loop_in_lockstep_answers_each_command() -> None:
+    answer = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "lockstep.py"), "ours", "tiny"],
+        input="turn 3\naside 2\nsyncs 4\nmemory 5\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    turn, aside, reads, memory = map(json.loads, answer.stdout.splitlines())
+    assert turn["seconds"] > 0
+    assert aside["seconds"] > 0
+    assert reads["calls"] >= 4  # the loop's own: its loss, once per step
+    assert isinstance(memory["mb"], float)
+
+
+def _scenario(code: str) -> dict[str, Any]:
+    found = _call(f"import json, dogfood, report_dogfood\nprint(json.dumps({code}))")
+    assert isinstance(found, dict)
+    return found
+
+
+def test_scenario_says_what_a_wrapper_changed_about_the_answer() -> None:
+    compiled = [{"cause": "nan_in_input", "layer": "module.0", "onset": 6}]
+    plain = [{"cause": "nan_in_input", "layer": "0", "onset": 7, "says": "NaN entered."}]
+    rows = [{"answers": {"engine": one}} for one in (compiled, plain)]
+    found = _scenario(f"dogfood.twin(*json.loads({json.dumps(rows)!r}))")
+    assert found == {
+        "says": "NaN entered.",
+        "same": {"cause": True, "layer": True, "onset": False},
+    }
+
+
+def test_losses_are_the_same_only_where_each_one_is() -> None:
+    found = _scenario(
+        "{'same': dogfood.is_same([1.0, float('nan')], [1.0, float('nan')]),"
+        " 'other': dogfood.is_same([1.0, 2.0], [1.0, float('nan')]),"
+        " 'unknown': dogfood.is_same([1.0], [])}"
+    )
+    assert found == {"same": True, "other": False, "unknown": None}
 
 
 def _said(command: list[str]) -> str:
