@@ -5,10 +5,10 @@
     python benchmarks/bench_accuracy.py --public PYTHON --save
 
 Each faulty program runs once; what was recorded is explained twice, by core alone and with the
-engine. `scoring.py` says what each column means. Two halves, by a hash of the program's name, are
-shown apart: rules began on the `tuned` half; by now misses of both were read. `--twins` runs the
-fixed forms and the healthy programs too and adds the column `quiet` (bench_quiet.py measures it
-alone). `--public` scores the published neuraldbg 1.x instead, under an interpreter that has it.
+engine. `scoring.py` says what each column means. The programs of zoo/held_out, which nobody who
+writes rules reads, are shown apart from the others, the `tuned` ones. `--twins` runs the fixed
+forms and the healthy programs too and adds the column `quiet` (bench_quiet.py measures it alone).
+`--public` scores the published neuraldbg 1.x instead, under an interpreter that has it.
 `--recorded` explains what corpus.py recorded instead of running it.
 """
 
@@ -23,6 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import programs_of
 import record
 import runner
 import scoring
@@ -41,7 +42,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the rows here, whatever else is done")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
-    parser.add_argument("--half", choices=["tuned", "held out"])
+    parser.add_argument("--part", choices=["tuned", "held out"])
     parser.add_argument("--public", metavar="PYTHON", help="interpreter with neuraldbg 1.x")
     parser.add_argument(
         "--recorded",
@@ -59,13 +60,11 @@ def named(args: argparse.Namespace) -> list[str]:
 
     The zoo's injected faults (healthy programs with an operator's fault) are among them.
     """
-    import programs_of
-
     names: list[str] = programs_of.expand(args.paths)
     injected = Path(__file__).parent / "zoo" / "injected.toml"
     if not args.paths and injected.is_file():
         names += programs_of.expand([str(injected)])
-    return [n for n in names if args.half in {None, scoring.half(family(n))}]
+    return [n for n in names if args.part in {None, programs_of.part(family(n))}]
 
 
 def family(name: str) -> str:
@@ -94,8 +93,8 @@ def recorded(folder: Path, forms: tuple[str, ...]) -> list[str]:
 
 
 def judged(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with its half and, for each edition, its marks and its first answers."""
-    row["half"] = scoring.half(row.get("family", row["program"]))
+    """Return a row with its part and, for each edition, its marks and its first answers."""
+    row["part"] = programs_of.part(row.get("family", row["program"]))
     row["said"] = {e: len(said) for e, said in row.get("answers", {}).items()}
     if row["form"] == "faulty":
         row["marks"] = {e: scoring.marks(row["truth"], a) for e, a in row["answers"].items()}
@@ -152,13 +151,13 @@ def run(args: argparse.Namespace, names: list[str], forms: tuple[str, ...]) -> d
 
 
 def totals(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    """Print `column right/counted`, by edition and half."""
+    """Print `column right/counted`, by edition and part."""
     for edition in EDITIONS:
         for part in ("tuned", "held out", "all"):
             picked = [
                 row["marks"][edition]
                 for row in rows
-                if edition in row["marks"] and part in {row["half"], "all"}
+                if edition in row["marks"] and part in {row["part"], "all"}
             ]
             if picked:
                 found = scoring.counts(picked, columns)
@@ -178,7 +177,7 @@ def version_of(python: str | None) -> dict[str, str]:
 
 
 def main() -> None:
-    """Score programs and print the table, by half and in all."""
+    """Score programs and print the table, by part and in all."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--twins", action="store_true", help="fixed and healthy programs too")
     args = parser.parse_args()

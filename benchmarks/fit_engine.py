@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import programs_of
 import readings
 import record
 import reliability
@@ -201,9 +202,14 @@ def trust(points: list[tuple[float, bool]]) -> tuple[float, float]:
 
 
 def samples_of(folder: Path, jobs: int) -> list[Sample]:
-    """Return the recorded runs of a folder with what inference reads of them."""
+    """Return the recorded runs of a folder with what inference reads of them.
+
+    Programs that are held out are no samples: nothing is fitted to them.
+    """
     found = []
     for run in readings.runs(folder, jobs):
+        if programs_of.part(run.family) == "held out":
+            continue
         evidences = tuple(evidence_of(r.findings, r.first) for r in run.readings)
         found.append((run, evidences, tuple(Network(e, deck()) for e in evidences)))
     return found

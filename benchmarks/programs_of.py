@@ -13,9 +13,9 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "zoo"))
 
-from pairs import expand, load  # noqa: E402
+from pairs import FOLDERS, HELD_OUT, expand, load  # noqa: E402
 
-__all__ = ["architecture", "expand", "load", "text_of"]
+__all__ = ["architecture", "expand", "load", "part", "text_of"]
 
 
 @functools.cache
@@ -32,7 +32,13 @@ def architecture(name: str) -> str:
 
 def _path(name: str) -> Path:
     path = Path(name.partition("::")[0].rpartition("@")[2])
-    return path if path.is_file() else HERE / "zoo" / "programs" / path.name
+    places = [path, *(folder / path.name for folder in FOLDERS)]
+    return next((one for one in places if one.is_file()), path)
+
+
+def part(name: str) -> str:
+    """Return `held out` for a program of that folder, by its stem, and `tuned` for all others."""
+    return "held out" if (HELD_OUT / f"{name}.py").is_file() else "tuned"
 
 
 def _constant(name: str, wanted: str) -> Any:

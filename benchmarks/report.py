@@ -21,7 +21,15 @@ import record
 import report_cost
 import report_dogfood
 import report_zoo
-from report_accuracy import EDITION, accuracy, apart, left_out, quietness, time_to_explain
+from report_accuracy import (
+    EDITION,
+    PARTS,
+    accuracy,
+    apart,
+    left_out,
+    quietness,
+    time_to_explain,
+)
 from scoring import COLUMNS, counts
 from tables import paragraphs, share, table
 
@@ -131,12 +139,14 @@ def _blocks(found: dict[str, dict[str, Any]]) -> dict[str, str]:
 def _accuracy_block(accurate: dict[str, Any], quiet: dict[str, Any]) -> str:
     rows, lines = apart(accurate["data"]["rows"])[0], []
     learning = quiet["data"]["rows"]
-    for edition in ("engine", "core"):
-        found = counts([r["marks"][edition] for r in rows], COLUMNS)
-        loud = sum(r["said"][edition] > 0 for r in learning)
-        cells = [share(*pair) for pair in found.values()]
-        lines.append((EDITION[edition], *cells, f"{loud} of {len(learning)}"))
-    return table(("edition", *COLUMNS, "false alarms on runs that learn"), lines)
+    for part in PARTS:
+        for edition in ("engine", "core"):
+            mine = [r["marks"][edition] for r in rows if r["part"] == part]
+            said = [r["said"][edition] for r in learning if r["part"] == part]
+            cells = [share(*pair) for pair in counts(mine, COLUMNS).values()]
+            loud = sum(count > 0 for count in said)
+            lines.append((part, EDITION[edition], *cells, f"{loud} of {len(said)}"))
+    return table(("programs", "edition", *COLUMNS, "false alarms on runs that learn"), lines)
 
 
 def write(*, check: bool) -> int:

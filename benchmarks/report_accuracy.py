@@ -14,6 +14,7 @@ EDITION = {
     "core": "core alone",
     "public": "neuraldbg 1.3.2",
 }
+PARTS = ("tuned", "held out")
 Rows = list[dict[str, Any]]
 
 
@@ -30,11 +31,11 @@ def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
     """Return the section on what it says of faulty programs."""
     rows, injected = apart(document["data"]["rows"])
     causes = {cause for row in rows for cause in row["truth"]["causes"][:1]}
-    head = ("edition", "half", "programs", *scoring.COLUMNS)
+    head = ("edition", "part", "programs", *scoring.COLUMNS)
     parts = []
     for edition in ("engine", "core"):
-        for part in ("tuned", "held out", "all"):
-            picked = [row for row in rows if part in {row["half"], "all"}]
+        for part in (*PARTS, "all"):
+            picked = [row for row in rows if part in {row["part"], "all"}]
             cells = _cells(picked, edition, scoring.COLUMNS)
             parts.append((EDITION[edition], part, len(picked), *cells))
     return paragraphs(
@@ -45,9 +46,9 @@ def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
         "`cause@1`, `cause@3`: a right cause is first, or among the first three.\n"
         "`layer`, `step`: the answer with the right cause names a right layer, and a step within "
         "one of the right one; a wrong cause counts as wrong here too.\n"
-        "The half of a program is drawn by a hash of its name. Rules began on the `tuned` half; "
-        "since then misses of both halves were read and mended, so neither is blind any more: "
-        "expect less on programs that nobody here has seen.",
+        "`tuned` programs were read by those who write rules, and misses on them were mended. "
+        "`held out` ones (`benchmarks/zoo/held_out/`) were written by somebody who had not seen "
+        "the rules; nothing was mended on them: they say what to expect of a new program.",
         table(head, parts),
         _not_run(document),
         "### By architecture",
@@ -134,8 +135,8 @@ def _wrong(rows: Rows) -> str:
         said = row["answers"]["engine"]
         shown = f"`{said[0]['cause']}` ({said[0]['confidence']:.2f})" if said else "nothing"
         accepted = ", ".join(f"`{cause}`" for cause in row["truth"]["causes"])
-        lines.append((f"`{row['program']}`", row["half"], accepted, shown))
-    return table(("program", "half", "accepted", "first answer"), lines) if lines else "None."
+        lines.append((f"`{row['program']}`", row["part"], accepted, shown))
+    return table(("program", "part", "accepted", "first answer"), lines) if lines else "None."
 
 
 def _beside_public(rows: Rows, public: dict[str, Any] | None) -> str:
@@ -170,12 +171,21 @@ def quietness(document: dict[str, Any], public: dict[str, Any] | None) -> str:
     lines = []
     for edition, source in documents:
         for form, name in (("healthy", "healthy programs"), ("fixed", "fixed twins")):
-            rows = [r for r in source["data"]["rows"] if r["form"] == form]
-            said = [row["said"][edition] for row in rows]
-            loud = sum(count > 0 for count in said)
-            mean = f"{sum(said) / len(said):.2f}" if said else NONE
-            lines.append((EDITION[edition], name, len(said), loud, sum(said), mean))
-    head = ("tool", "runs that learn", "runs", "runs with a false alarm", "alarms", "per run")
+            for part in PARTS:
+                rows = [r for r in source["data"]["rows"] if (r["form"], r["part"]) == (form, part)]
+                said = [row["said"][edition] for row in rows]
+                loud = sum(count > 0 for count in said)
+                mean = f"{sum(said) / len(said):.2f}" if said else NONE
+                lines.append((EDITION[edition], name, part, len(said), loud, sum(said), mean))
+    head = (
+        "tool",
+        "runs that learn",
+        "part",
+        "runs",
+        "runs with a false alarm",
+        "alarms",
+        "per run",
+    )
     return paragraphs(
         "## Quietness",
         "Healthy programs, and every faulty program with its fault removed: each hypothesis is a "

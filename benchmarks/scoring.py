@@ -15,18 +15,12 @@ has the most probable first. The columns:
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 COLUMNS = ("detected", "type", "cause@1", "cause@3", "layer", "step")
 CAUSELESS = ("type@3", "layer of type", "step of type")
 
 Answer = dict[str, Any]
-
-
-def half(name: str) -> str:
-    """Return `tuned` or `held out` for a program's name, always the same."""
-    return "tuned" if hashlib.sha256(name.encode()).digest()[0] % 2 else "held out"
 
 
 def marks(truth: dict[str, Any], answers: list[Answer]) -> dict[str, bool]:
