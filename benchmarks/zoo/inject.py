@@ -4,7 +4,8 @@
     python benchmarks/zoo/inject.py [--operators NAME ...] [--programs NAME ...] [--write] [--again]
 
 Each operator of operators/ is tried on each program of PROGRAMS over three seeds, without
-NeuralDBG. A pair counts where the harm shows on every seed: the program did not learn, raised, or
+NeuralDBG, and on those that it names in HOSTS; of a program that has a fault of its own, on the
+fixed form. A pair counts where the harm shows on every seed: the program did not learn, raised, or
 lost at least a quarter of the way that its loss goes without the fault. `--write` stores the pairs
 that count, and why the others do not, in injected.toml, and tries no pair that stands there
 (`--again` does); `python benchmarks/bench_accuracy.py
@@ -28,7 +29,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from check import Silent  # noqa: E402
-from pairs import Program, load  # noqa: E402
+from pairs import Program, Train, load  # noqa: E402
 from seam import NotApplicable, train_with  # noqa: E402
 
 OPERATORS = sorted(p.stem for p in (HERE / "operators").glob("[a-z]*.py"))
@@ -77,17 +78,28 @@ def falls(losses: list[float]) -> tuple[float, float]:
     return sum(losses[:3]) / 3, sum(tail) / len(tail)
 
 
+def sound(program: Program) -> Train:
+    """Return the form of a program that has no fault: the fixed one where it has two."""
+
+    def train(watch: Any, *, fixed: bool = True, seed: int = 0, severity: float = 1.0) -> Any:
+        return program.train(watch, fixed=fixed, seed=seed, severity=severity)
+
+    return train
+
+
 def clean_bar(program: Program, seeds: tuple[int, ...] = SEEDS) -> float:
     """Return the last loss above which a run of the program has lost LOST of its fall."""
-    pairs = [falls(program.train(Silent, seed=seed)["loss"]) for seed in seeds]
+    train = sound(program)
+    pairs = [falls(train(Silent, seed=seed)["loss"]) for seed in seeds]
     start, worst = min(a for a, _ in pairs), max(b for _, b in pairs)
     return worst + LOST * max(start - worst, 0.0)
 
 
-def hurt(result: dict[str, Any], bar: float) -> bool:
-    """Say whether a result shows harm: not learned, not finite, or a last loss above the bar."""
+def hurt(program: Program, result: dict[str, Any], bar: float) -> bool:
+    """Say whether a result shows harm: the program's own, or a last loss not finite or too high."""
     last = falls(result["loss"])[1]
-    return not result.get("learned", True) or not math.isfinite(last) or last > bar
+    own = program.harmed(result) or not result.get("learned", True)
+    return bool(own) or not math.isfinite(last) or last > bar
 
 
 def injected(name: str) -> Program:
@@ -101,11 +113,11 @@ def injected(name: str) -> Program:
 
     def train(watch: Any, *, fixed: bool = False, seed: int = 0, severity: float = 1.0) -> Any:
         if fixed:
-            return program.train(watch, seed=seed)
-        return train_with(operator, program.train, watch, seed=seed, severity=severity)[0]
+            return sound(program)(watch, seed=seed)
+        return train_with(operator, sound(program), watch, seed=seed, severity=severity)[0]
 
     def harmed(result: dict[str, Any]) -> bool:
-        return hurt(result, entry["bar"])
+        return hurt(program, result, entry["bar"])
 
     return Program(f"{operator_name}@{stem}", stem, truth, train, harmed)
 
@@ -130,9 +142,9 @@ def attempt(job: tuple[str, tuple[str, ...]]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"operator": name, "program": stem, "bar": bar, "why": ""}
         for seed in SEEDS:
             try:
-                result, truth = train_with(operator, program.train, Silent, seed=seed)
+                result, truth = train_with(operator, sound(program), Silent, seed=seed)
                 row |= {"layers": truth["layers"], "onset": truth["onset"]}
-                if not hurt(result, bar):
+                if not hurt(program, result, bar):
                     row["why"] = f"does not hurt on seed {seed}"
             except NotApplicable as reason:
                 row["why"] = str(reason)
@@ -187,24 +199,35 @@ def written(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def asked(operators: list[str], programs: list[str] | None) -> list[tuple[str, str]]:
+    """Return the pairs to try: with the programs named, or PROGRAMS and each operator's HOSTS."""
+    if programs is not None:
+        return [(name, stem) for stem in programs for name in operators]
+    modules = {name: importlib.import_module(f"operators.{name}") for name in operators}
+    hosts = {name: getattr(module, "HOSTS", ()) for name, module in modules.items()}
+    stems = dict.fromkeys([*PROGRAMS, *(stem for more in hosts.values() for stem in more)])
+    return [(n, stem) for stem in stems for n in operators if stem in (*PROGRAMS, *hosts[n])]
+
+
 def main() -> None:
     """Try all pairs and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operators", nargs="+", default=OPERATORS)
-    parser.add_argument("--programs", nargs="+", default=list(PROGRAMS))
+    parser.add_argument("--programs", nargs="+")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true", help=f"store the pairs in {STORE.name}")
     parser.add_argument("--again", action="store_true", help="try what stands there, too")
     args = parser.parse_args()
-    files = [parts(f"@{name}")[1].resolve() for name in args.programs]
+    wanted = asked(args.operators, args.programs)
+    stems = list(dict.fromkeys(stem for _, stem in wanted))
+    files = [parts(f"@{name}")[1].resolve() for name in stems]
     if args.write and any(file.parent != HERE.resolve() / "programs" for file in files):
         parser.error("--write stores pairs with the zoo's own programs only")
     known = {} if args.again or not args.write else {pair(row): row for row in stored()}
-    wanted = [(name, stem) for stem in args.programs for name in args.operators]
     left = [one for one in wanted if one not in known]
     jobs = [
         (stem, tuple(name for name, of in left if of == stem))
-        for stem in args.programs
+        for stem in stems
         if any(of == stem for _, of in left)
     ]
     rows = [known[one] for one in wanted if one in known]

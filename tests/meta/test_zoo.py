@@ -59,6 +59,15 @@ def test_truths_are_whole(truths):
         assert bool(truth["causes"]) != file.startswith("healthy") or "optional" in name, name
 
 
+def test_every_program_belongs_to_an_architecture(truths):
+    code = f"""
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+from programs_of import architecture
+print(json.dumps([name for name in {sorted(truths)!r} if architecture(name) == "other"]))
+"""
+    assert _call(code) == []
+
+
 def test_every_cause_has_a_program(truths):
     first = {truth["causes"][0] for truth in truths.values() if truth["causes"]}
     assert set(VOCABULARY["causes"]) - first == set()
@@ -134,14 +143,14 @@ def test_the_page_shows_an_operator_that_hurts_a_program_it_has_never_seen(examp
     code = f"""
 import inject, pairs
 sys.modules["operators.nan_at_twenty"] = pairs.module_of({operator!r})
-pairs.with_severity = lambda train: lambda watch, seed=0: train(watch, fixed=True, seed=seed)
 rows = inject.attempt(({program!r}, ("nan_at_twenty", "poison_nan", "eval_mode")))
-print(json.dumps([[row["operator"], row["program"], row["why"], row["onset"]] for row in rows]))
+print(json.dumps([[row["operator"], row["program"], row["why"], row.get("onset")] for row in rows]))
 """
+    same = "no layer of the model behaves otherwise in evaluation mode"
     assert _call(code) == [
         ["nan_at_twenty", "lamp_wattage", "", [20, 20]],
         ["poison_nan", "lamp_wattage", "", [20, 20]],
-        ["eval_mode", "lamp_wattage", "does not hurt on seed 0", [10, 10]],
+        ["eval_mode", "lamp_wattage", same, None],
     ]
 
 

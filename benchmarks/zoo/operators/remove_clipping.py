@@ -6,6 +6,12 @@ from seam import NotApplicable
 
 FAILURES = ["exploding_gradients", "optimizer_instability", "numerical_error"]
 CAUSES = ["missing_gradient_clipping"]
+HOSTS = (
+    "healthy_density_below_zero",
+    "stock_volatility_rnn",
+    "gated_flow_irnn",
+    "adding_problem_cell",
+)
 
 
 def inside(run):
