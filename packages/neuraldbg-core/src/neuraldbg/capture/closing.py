@@ -32,6 +32,7 @@ from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.parts import Parts
 from neuraldbg.capture.ranks import Wrapping
 from neuraldbg.capture.readback import Readback
+from neuraldbg.capture.renewal import Renewal
 from neuraldbg.capture.scaling import Scaling
 from neuraldbg.capture.segment import Closed, Segment, merge
 from neuraldbg.capture.sight import Sight
@@ -118,7 +119,7 @@ class Steps:
         self._has_reached = self._is_clipping = self._is_alarmed = False
         self._finite_gradient = True
         self.sight = Sight(self.roots, self.models, self.survey, self.board)
-        self.newcomers = Newcomers()
+        self.newcomers, self.renewal = Newcomers(), Renewal(self)
         self.board.is_compiled = self.sight.is_compiled
 
     def follow(self) -> None:
@@ -149,6 +150,23 @@ class Steps:
         self.optimizers.forget()
         self.wiring.note_identical()
         self.reducer.configure(self.run.layers)
+
+    def renew(self, rows: Sequence[int], since: int, *, unheard: int) -> None:
+        """Follow the parameters of these rows, which were replaced by the step `since`.
+
+        So many steps since then were those of an optimizer that was not known.
+        """
+        self.lean.leave()
+        self.label += unheard
+        self.microscope.step = self.label
+        self.parameters.renew(self.survey.tensors)
+        self.optimizers.forget()
+        self.sentinels = Sentinels(self.survey.named, self.readback)
+        replaced: dict[str, list[nn.Parameter]] = {}
+        for row in rows:
+            path = self.survey.parameters[row].layer
+            replaced.setdefault(path, []).append(self.survey.tensors[row])
+        self.newcomers.note_parameters(replaced, since)
 
     @contained
     def activity(self) -> None:
@@ -286,6 +304,7 @@ class Steps:
         step.observations += self._findings(step, closed)
         for sentence in self.sight.inspect(step, closed.ordinal):
             self._warn(sentence)
+        self.renewal.inspect(step)
         self.newcomers.note(self.sight.take_fresh(), closed.label)
         if self.newcomers:
             step.observations += self.newcomers.inspect(self.wiring.held)

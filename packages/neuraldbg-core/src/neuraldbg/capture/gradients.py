@@ -83,6 +83,7 @@ class ParameterBoard:
         self._gradient = torch.zeros((count, SAMPLE))
         self._last_gradient = torch.zeros((count, SAMPLE))
         self._has_last = np.zeros(count, dtype=bool)
+        self._former: list[weakref.ref[torch.nn.Parameter]] = []
         self.measure()
         self.preclip: dict[int, torch.Tensor] = {}
         self.is_sampling = True
@@ -99,6 +100,22 @@ class ParameterBoard:
         self._is_empty = np.array([not length for length in lengths], dtype=bool)
         """Parameters of which this rank holds no element: nothing of them is measured."""
         self._views: dict[int, list[torch.Tensor]] = {}
+
+    def renew(self, tensors: Sequence[torch.nn.Parameter]) -> None:
+        """Follow parameters that were replaced.
+
+        The old ones keep their rows for as long as they live: an optimizer may still step them.
+        """
+        for row, (old, new) in enumerate(zip(self.tensors, tensors, strict=True)):
+            if old is not new:
+                self._former.append(weakref.ref(old, partial(self._forget, id(old))))
+                self.row_of[id(new)] = row
+        self.tensors = list(tensors)
+        self.measure()
+
+    def _forget(self, key: int, _: object) -> None:
+        """A former parameter is gone: another tensor may get its `id()`."""
+        self.row_of.pop(key, None)
 
     def _blank(self) -> np.ndarray:
         values = np.full((len(self.tensors), len(ParameterStat)), np.nan, dtype=np.float32)

@@ -13,12 +13,11 @@ NOTHING: tuple[Any, tuple[Any, str]] = (getattr, (contextlib.nullcontext(), "__e
 """What a hook pickles as: a callable of the standard library that takes anything, does nothing and
 returns None, so that a saved model loads where NeuralDBG is not installed."""
 
-_TABLES = ("_forward_hooks", "_forward_pre_hooks")
-_OPTIONS = (
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks_with_kwargs",
-)
+_TABLES = {
+    "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    "_forward_pre_hooks": ("_forward_pre_hooks_with_kwargs",),
+}
+"""Tables of hooks, each with the tables of their options."""
 
 
 class Inert:
@@ -44,13 +43,14 @@ class _Sweeper:
 
 
 def sweep(module: nn.Module) -> None:
-    """Remove the inert hooks of one module."""
-    for name in _TABLES:
+    """Remove the inert hooks of one module, and options of those that were off as it was copied."""
+    for name, options in _TABLES.items():
         table = getattr(module, name)
         for key in [key for key, hook in table.items() if isinstance(hook, Inert)]:
             del table[key]
-            for option in _OPTIONS:
-                getattr(module, option).pop(key, None)
+        for chosen in (getattr(module, option) for option in options):
+            for key in [key for key in chosen if key not in table]:
+                del chosen[key]
 
 
 def copied(module: nn.Module | None, memo: dict[Any, Any]) -> Inert:

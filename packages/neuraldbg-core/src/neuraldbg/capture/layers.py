@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,11 +89,29 @@ class Survey:
     """Modules that are not tapped (they only route), with their paths."""
     lazy: list[int]
     """Rows of parameters that get their shape in the first forward of a lazy module."""
+    former: set[int] = field(default_factory=set)
+    """`id()` of parameters that were replaced and are kept alive by whoever steps them."""
 
     @property
     def named(self) -> dict[str, torch.nn.Parameter]:
         """Parameters by name."""
         return {i.name: t for i, t in zip(self.parameters, self.tensors, strict=True)}
+
+    def renew(self) -> list[int]:
+        """Take what the modules hold in place of their parameters; return the rows that changed."""
+        modules = {path: ref() for path, ref in self.containers}
+        modules |= {layer.info.path: layer.module() for layer in self.layers}
+        known, rows = {id(t) for t in self.tensors}, []
+        for row, info in enumerate(self.parameters):
+            now = _held(modules.get(info.layer), info)
+            if now is None or id(now) in known or is_shapeless(now):
+                continue
+            known.add(id(now))
+            self.former.add(id(self.tensors[row]))
+            self.tensors[row] = now
+            rows.append(row)
+        self.former -= {id(t) for t in self.tensors}
+        return rows
 
     def complete(self) -> bool:
         """Describe lazy modules that have their shapes by now; return whether there were any."""
@@ -247,6 +265,17 @@ def _add_parameters(
         if is_shapeless(tensor):
             result.lazy.append(len(result.tensors))
         result.tensors.append(tensor)
+
+
+def _held(module: nn.Module | None, info: ParameterInfo) -> nn.Parameter | None:
+    """Return the parameter that a module holds under a name now."""
+    if module is None:
+        return None
+    name = info.name.removeprefix(f"{info.layer}.") if info.layer else info.name
+    try:
+        return module.get_parameter(name)
+    except AttributeError:
+        return None
 
 
 def is_shapeless(tensor: object) -> bool:

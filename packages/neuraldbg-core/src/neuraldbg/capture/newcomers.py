@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""Layers that were put in place of others in mid-run, and the optimizer that was not told."""
+"""Layers and parameters that replaced others in mid-run, and the optimizer that was not told."""
 
 from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from torch import nn
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+
+    from torch import nn
 
 PATIENCE = 3
 """Optimizer steps with a gradient before a newcomer counts as left out. Heuristic: whoever makes a
 new optimizer, or adds a group, does so before the next step or two."""
 
 
+class _Source(Protocol):
+    """Returns the parameters of a newcomer that still live."""
+
+    def __call__(self) -> list[nn.Parameter]: ...
+
+
 @dataclass(slots=True)
 class _Newcomer:
     path: str
-    module: weakref.ref[nn.Module]
+    parameters: _Source
     label: int
     """Label of the step on which it was first called."""
     steps: int = 0
@@ -31,7 +38,7 @@ class _Newcomer:
 
 
 class Newcomers:
-    """Follows the parameters of modules that the session did not open with."""
+    """Follows parameters, and those of modules, that the session did not open with."""
 
     def __init__(self) -> None:
         self._open: list[_Newcomer] = []
@@ -42,14 +49,19 @@ class Newcomers:
 
     def note(self, fresh: Iterable[tuple[str, nn.Module]], label: int) -> None:
         """Modules were found in the model that were not there before the step `label`."""
-        self._open += [_Newcomer(path, weakref.ref(module), label) for path, module in fresh]
+        for path, module in fresh:
+            self._open.append(_Newcomer(path, partial(_of, weakref.ref(module)), label))
+
+    def note_parameters(self, fresh: Mapping[str, Sequence[nn.Parameter]], label: int) -> None:
+        """Modules, by path, were given parameters in place of theirs by the step `label`."""
+        for path, tensors in fresh.items():
+            refs = [weakref.ref(t) for t in tensors]
+            self._open.append(_Newcomer(path, partial(_living, refs), label))
 
     def see_gradients(self) -> None:
         """An optimizer is about to step: which of them have a gradient?"""
         for one in self._open:
-            module = one.module()
-            if module is not None:
-                one.steps += any(p.grad is not None for p in module.parameters())
+            one.steps += any(p.grad is not None for p in one.parameters())
 
     def inspect(self, held: AbstractSet[int]) -> list[Observation]:
         """Return what is wrong with newcomers that have shown themselves for long enough.
@@ -59,13 +71,13 @@ class Newcomers:
         """
         found, still_open = [], []
         for one in self._open:
-            module = one.module()
-            if module is None:
+            parameters = one.parameters()
+            if not parameters:
                 continue
             if one.steps < PATIENCE:
                 still_open.append(one)
                 continue
-            trainable = [p for p in module.parameters() if p.requires_grad]
+            trainable = [p for p in parameters if p.requires_grad]
             if trainable and not any(id(p) in held for p in trainable):
                 figures = {"parameters": float(len(trainable))}
                 words = {"cause": "stale_optimizer_parameters"}
@@ -74,3 +86,12 @@ class Newcomers:
                 )
         self._open = still_open
         return found
+
+
+def _of(ref: weakref.ref[nn.Module]) -> list[nn.Parameter]:
+    module = ref()
+    return [] if module is None else list(module.parameters())
+
+
+def _living(refs: Sequence[weakref.ref[nn.Parameter]]) -> list[nn.Parameter]:
+    return [p for ref in refs if (p := ref()) is not None]

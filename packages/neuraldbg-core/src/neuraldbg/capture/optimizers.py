@@ -56,7 +56,7 @@ class Optimizers:
             self._wiring.note_foreign(optimizer)
             return None
         foreign = len(tensors) - len(known_tensors)
-        ours = [self._board.tensors[row] for row in rows]
+        ours = [p for p in known_tensors if not is_shapeless(p)]
         owned = OwnedParameters.of(optimizer, rows, ours, foreign, size)
         self._owned[id(optimizer)] = owned
         return owned

@@ -20,6 +20,7 @@ from neuraldbg.capture.norms import local
 from neuraldbg.capture.objective import reaches
 from neuraldbg.capture.readback import Later
 from neuraldbg.capture.roots import RootBegan, RootEnded
+from neuraldbg.capture.sight import UNCOUNTED
 from neuraldbg.capture.switchboard import SWITCHBOARD
 from neuraldbg.capture.taps import Tap, in_backward
 
@@ -227,9 +228,17 @@ class Recorder(Steps):
             if self.lean.sentry.has_moved():
                 self.activity()  # no forward was heard of a bare step
                 self.lean.backward_ended(self._pending)
-            return
+                self.renewal.reached()
+                return
+            if not self.renewal.missed():
+                return
+            self._has_reached = True
         start = thread_time()
         has_changed = self.sentinels.after_backward()
+        if has_changed:
+            self.renewal.reached()
+        elif self._has_reached:
+            has_changed = self.renewal.missed()
         self._has_reached |= has_changed
         if has_changed or (self.board.touched and not self._has_reached):
             self.now.backwards += 1
@@ -312,6 +321,7 @@ class Recorder(Steps):
         """See `Listener`."""
         owned = self.optimizers.owned_by(optimizer)
         if owned is None:
+            self.renewal.stepped()
             return
         if self.lean.is_on and not self.optimizers.is_new(optimizer):
             if self.lean.is_bare:
@@ -379,6 +389,8 @@ class Recorder(Steps):
             self.activity()  # no forward was heard: it is of the next step
         losses = self.now.losses.setdefault(name, [])
         losses.append(value)
+        if self.lean.is_on and len(losses) >= UNCOUNTED and not self.now.backwards:
+            self.lean.leave()  # nothing ends this step
         if not (isinstance(value, Later) or math.isfinite(value)):
             self.observe(self.microscope.examine_loss(value, tensor))
         if self.is_stepless:

@@ -205,7 +205,7 @@ class Sight:
             return []
         self._is_told_unseen = True
         if has_optimizer or not (step.forwards or self._board.transformed):
-            return [UNSEEN.format(step=label)]
+            return [UNSEEN.format(step=label + step.is_done)]
         return [BY_LOSS, *([TRANSFORMED] if self._board.transformed else [])]
 
 

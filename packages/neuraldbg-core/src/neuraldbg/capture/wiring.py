@@ -234,7 +234,7 @@ class Wiring:
 
     def _stale(self, label: int) -> Iterator[Observation]:
         """Optimizers that hold tensors which get no gradient and belong to no watched model."""
-        ours = {id(t) for t in self.survey.tensors}
+        ours = {id(t) for t in self.survey.tensors} | self.survey.former
         shapes = [tuple(info.shape) for info in self.survey.parameters]
         candidates = [ref for ref, _ in self.succession.optimizers]
         candidates += self._foreign if not self._ever_owned.any() else []
