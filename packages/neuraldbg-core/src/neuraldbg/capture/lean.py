@@ -87,7 +87,7 @@ class Lean:
             and (closed.losses or steps.is_sparse)
             and not (steps.is_stepless or steps.is_group_open or steps.is_scaler_used)
             and len(steps.roots) == 1
-            and not steps.parts.is_on
+            and not (steps.parts.is_on or steps.newcomers.is_fresh)
             and not steps.board.is_compiled
             and steps.board.figures.device.type == "cpu"
             and steps.ordinal > wiring.EARLY[2]

@@ -20,6 +20,10 @@ PATIENCE = 3
 """Optimizer steps with a gradient before a newcomer counts as left out. Heuristic: whoever makes a
 new optimizer, or adds a group, does so before the next step or two."""
 
+LOOKS = 8
+"""Full steps after which a newcomer is looked at only on those that come anyway. Heuristic: twice
+the patience, and one that gets a gradient every other step shows itself."""
+
 
 class _Source(Protocol):
     """Returns the parameters of a newcomer that still live."""
@@ -33,6 +37,8 @@ class _Newcomer:
     parameters: _Source
     label: int
     """Label of the step on which it was first called."""
+    looks: int = 0
+    """Full steps that were looked at since."""
     steps: int = 0
     """Optimizer steps seen since, on which it had a gradient."""
 
@@ -46,6 +52,11 @@ class Newcomers:
     def __bool__(self) -> bool:
         """Whether any is followed."""
         return bool(self._open)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether one came so lately that the next steps have to be heard in full."""
+        return any(one.looks < LOOKS for one in self._open)
 
     def note(self, fresh: Iterable[tuple[str, nn.Module]], label: int) -> None:
         """Modules were found in the model that were not there before the step `label`."""
@@ -74,6 +85,7 @@ class Newcomers:
             parameters = one.parameters()
             if not parameters:
                 continue
+            one.looks += 1
             if one.steps < PATIENCE:
                 still_open.append(one)
                 continue

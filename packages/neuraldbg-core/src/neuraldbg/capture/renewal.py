@@ -36,6 +36,7 @@ class Renewal:
         self._steps = steps
         self._missed, self._patience, self._since = 0, PATIENCE, 0
         self._unheard = 0
+        """Steps of other optimizers since a backward reached a watched parameter."""
         self._given = np.zeros(len(steps.survey.tensors), dtype=bool)
         self._lost = 0
         self._is_due = False
@@ -46,20 +47,20 @@ class Renewal:
         Returns whether it was one of parameters that are followed from now on.
         """
         if not self._missed:
-            self._since, self._unheard = self._steps.current, 0
+            self._since = self._steps.current
         self._missed += 1
         return self._missed >= self._patience and self._look()
 
     def reached(self) -> None:
         """A backward ended and wrote some."""
-        self._missed = 0
+        self._missed = self._unheard = 0
         if self._is_due:
-            self._since, self._unheard = self._steps.current, 0
+            self._since = self._steps.current
             self._look()
 
     def stepped(self) -> None:
         """An optimizer of no watched parameter stepped."""
-        self._unheard += self._missed > 0
+        self._unheard += 1
 
     def inspect(self, step: Segment) -> None:
         """Look on a closed full step whether more parameters than ever lost their gradient."""
