@@ -15,8 +15,13 @@ One scenario per architecture: what was injected, what the user would have seen,
 said, and what it cost.
 `python benchmarks/dogfood.py` runs the scenarios and pastes this page together.
 The programs stand in `benchmarks/zoo/`, with the same fault and its truth.
-Answers are given as they came, wrong ones too; CPU times are of one run each.
+Answers are given as they came, wrong ones too.
+CPU times are the faster of two runs, of the training process alone, start of torch left out.
+These runs are short: NeuralDBG watches the first 64 steps in full, and goes on until that has cost
+a quarter of a second, so what it cost here is mostly that; [benchmarks](benchmarks.md) has what it
+costs per step after that.
 """
+WRAPPERS = {"torch.compile": "`torch.compile`", "DataParallel": "`nn.DataParallel`"}
 
 
 def page(document: dict[str, Any]) -> str:
@@ -60,9 +65,28 @@ def _scenario(row: dict[str, Any]) -> str:
         f"The program ends with `{row['raised']}`." if row["raised"] else "",
         "**NeuralDBG says**:",
         f"```text\n{row['summary'].rstrip()}\n```",
+        _without_wrapper(row) if "bare" in row else "",
         f"**It cost** {watched:.1f} s of CPU for {row['steps']} steps instead of {plain:.1f} s, "
-        f"and {row['explain_ms']['engine']:.0f} ms to explain.",
+        f"and {row['explain_ms']['engine']:.0f} ms to explain."
+        + {True: "\nWatched or not, every loss is the same to the last bit.", None: ""}.get(
+            row["unchanged"], "\nThe losses are not the same as in the run without NeuralDBG."
+        ),
     )
+
+
+def _without_wrapper(row: dict[str, Any]) -> str:
+    wrapper, same = WRAPPERS[row["architecture"]], row["bare"]["same"]
+    agree = ", ".join(name for name, is_so in same.items() if is_so) or "nothing"
+    differ = ", ".join(name for name, is_so in same.items() if not is_so) or "nothing"
+    lines = [
+        f"**Without {wrapper}** the same program, fault and all, gets:",
+        f"```text\n{row['bare']['says'] or 'nothing'}\n```",
+        f"The same as with it: {agree}; not the same: {differ}.",
+    ]
+    if row["architecture"] == "torch.compile":
+        before, after = row["graph_breaks"]
+        lines.append(f"Graph breaks: {before} unwatched, {after} watched.")
+    return paragraphs(*lines)
 
 
 def _curve(row: dict[str, Any]) -> str:

@@ -317,3 +317,43 @@ def test_recorded_programs_are_scored_without_training_them_again(tmp_path: Path
         said = _said(command)
     assert "2 runs of 1 programs" in said
     assert re.search(r"engine +detected 1/1 .*cause@1 1/1 .*quiet 1/1", said)
+
+
+def test_scenario_page_shows_the_twin_without_wrapper_and_whether_losses_changed() -> None:
+    row = {
+        "architecture": "torch.compile",
+        "program": "kettle",
+        "text": "A kettle.",
+        "signs": "steam",
+        "accepted": ["nan_in_input"],
+        "steps": 3,
+        "faulty": [[0, 1.5], [2, 2.0]],
+        "fixed": [],
+        "raised": "",
+        "summary": "NeuralDBG: 3 steps",
+        "marks": {"engine": {"cause@1": True, "step": False}},
+        "cpu_s": {"plain": 1.0, "watched": 1.2},
+        "explain_ms": {"engine": 30},
+        "unchanged": True,
+        "graph_breaks": [1, 1],
+        "bare": {"says": "NaN entered.", "same": {"cause": True, "layer": False}},
+    }
+    other = row | {"architecture": "MLP", "unchanged": False}
+    del other["bare"]
+    pages = _call(
+        "import json, report_dogfood\n"
+        f"rows = json.loads({json.dumps([row, other])!r})\n"
+        "print(json.dumps([report_dogfood.page({'data': {'rows': [row]}}) for row in rows]))"
+    )
+    assert isinstance(pages, list)
+    compiled, plain = pages
+    assert "| torch.compile | `kettle` | `nan_in_input`" in compiled.replace(
+        "[`nan_in_input`](causes/nan_in_input.md)", "`nan_in_input`"
+    )
+    assert "right | not asked | wrong |" in compiled
+    assert "**Without `torch.compile`** the same program" in compiled
+    assert "The same as with it: cause; not the same: layer." in compiled
+    assert "Graph breaks: 1 unwatched, 1 watched." in compiled
+    assert "every loss is the same to the last bit" in compiled
+    assert "Without `torch.compile`" not in plain
+    assert "The losses are not the same" in plain
