@@ -79,7 +79,7 @@ def accelerator(document: dict[str, Any]) -> str:
 
 
 def _named(tools: Iterable[str]) -> str:
-    return ", ".join(TOOLS[tool] for tool in tools)
+    return " and ".join(TOOLS[tool] for tool in tools)
 
 
 def _models(data: dict[str, Any], models: list[str]) -> str:
