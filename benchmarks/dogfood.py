@@ -123,8 +123,8 @@ def row_of(story: dict[str, Any], plain: dict[str, Any], fixed: dict[str, Any]) 
 
 
 def is_same(plain: list[float], watched: list[float]) -> bool | None:
-    """Return whether watching left every loss as it was, None where there is not one per step."""
-    if len(plain) != len(watched):
+    """Return whether watching left every loss as it was, None where that cannot be told."""
+    if not plain or len(plain) != len(watched):
         return None
     return all(
         a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(plain, watched, strict=True)

@@ -46,7 +46,7 @@ class Nothing:
     """What `watch(model)` returns under the tool `nothing`: it keeps the losses."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.losses: list[float] = []
+        self._by_name: dict[str, list[float]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -55,8 +55,12 @@ class Nothing:
         pass
 
     def record_loss(self, value: Any, name: str = "loss") -> None:
-        if name == "loss":
-            self.losses.append(float(value))
+        self._by_name.setdefault(name, []).append(float(value))
+
+    @property
+    def losses(self) -> list[float]:
+        """The main loss, as a trace has it: `loss`, else the first recorded one."""
+        return self._by_name.get("loss") or next(iter(self._by_name.values()), [])
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
@@ -184,9 +188,7 @@ def story() -> tuple[Any, Any]:
     def tell(seen: list[Any]) -> dict[str, Any]:
         row = answers(seen)
         best = max(seen, key=lambda s: max((h.confidence for h in s.explain_failure()), default=0))
-        losses = best.trace.losses.get("loss")
-        said = {"summary": best.summary(), "losses": [] if losses is None else list(losses.values)}
-        return row | said
+        return row | {"summary": best.summary(), "losses": list(best.trace.loss.values)}
 
     return make, tell
 

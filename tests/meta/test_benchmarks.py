@@ -263,9 +263,9 @@ def test_losses_are_the_same_only_where_each_one_is() -> None:
     found = _scenario(
         "{'same': dogfood.is_same([1.0, float('nan')], [1.0, float('nan')]),"
         " 'other': dogfood.is_same([1.0, 2.0], [1.0, float('nan')]),"
-        " 'unknown': dogfood.is_same([1.0], [])}"
+        " 'unknown': dogfood.is_same([1.0], []), 'none': dogfood.is_same([], [])}"
     )
-    assert found == {"same": True, "other": False, "unknown": None}
+    assert found == {"same": True, "other": False, "unknown": None, "none": None}
 
 
 def _said(command: list[str]) -> str:
