@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import is_grad_enabled
 
+from neuraldbg.capture.ranks import part_of
 from neuraldbg.capture.sentry import is_few
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
@@ -49,9 +50,9 @@ class Quick:
     """
 
     __slots__ = (
-        "_backward", "_due_s", "_glance", "_is_few", "_lean", "_left", "_losses", "_module",
-        "_most", "_most_backward", "_most_loss", "_optimizer", "_phase", "_thread", "closed",
-        "entered", "is_on",
+        "_backward", "_due_s", "_glance", "_is_few", "_is_part", "_lean", "_left", "_losses",
+        "_module", "_most", "_most_backward", "_most_loss", "_optimizer", "_phase", "_thread",
+        "closed", "entered", "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
@@ -63,7 +64,7 @@ class Quick:
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._glance: torch.Tensor | None = None
-        self._is_few = False
+        self._is_few = self._is_part = False
         self._left = self._most = 0
         self._due_s = self._most_loss = self._most_backward = 0.0
         self._phase = OPEN
@@ -83,6 +84,7 @@ class Quick:
             self._module, self._optimizer = module, optimizer
             self._glance = glance = self._lean.sentry.glance
             self._is_few = glance is not None and is_few(glance)
+            self._is_part = hasattr(glance, "to_local")
             self._left, self._due_s = steps, due_s
             self._phase, self._losses = OPEN, {}
             self._learn()
@@ -182,6 +184,8 @@ class Quick:
         gradient = None if self._glance is None else self._glance.grad
         if gradient is None:
             return True
+        if self._is_part:
+            gradient = part_of(gradient)
         return isfinite(sum(gradient.tolist()) if self._is_few else gradient.sum().item())
 
     def record(self, value: float, name: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.capture.cleared import mark
+from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, ParameterStat
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Sentry:
         gradient = None if self.glance is None else self.glance.grad
         if gradient is None:
             return False
+        gradient = part_of(gradient)  # a sum over all ranks would be a collective
         total = sum(gradient.tolist()) if is_few(gradient) else gradient.sum().item()
         return not math.isfinite(total)
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""What is looked at on thinned steps of a sharded parameter: this rank's part, and nothing else."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import nn
+
+from neuraldbg.capture.quick import Quick
+from neuraldbg.capture.sentry import Sentry
+
+
+class Sharded(torch.Tensor):
+    """As DTensor: `tolist` is refused, and a sum asks the other ranks."""
+
+    def to_local(self) -> torch.Tensor:
+        return self.as_subclass(torch.Tensor)
+
+    def tolist(self) -> Any:
+        raise RuntimeError(".tolist() is not supported for tensor subclasses")
+
+    def sum(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("a collective")
+
+
+@pytest.mark.parametrize("size", [4, 400])
+def test_a_glance_at_a_sharded_gradient_reads_the_part_of_this_rank(size):
+    values = torch.ones(size)
+    bias = SimpleNamespace(grad=values.as_subclass(Sharded))
+    sentry = Sentry()
+    sentry.glance = cast("nn.Parameter", bias)
+    quick = Quick(cast("Any", SimpleNamespace(sentry=sentry)))
+    quick._glance, quick._is_few, quick._is_part = sentry.glance, size == 4, True
+    assert not sentry.is_broken()
+    assert quick._is_sound()
+    values[1] = float("nan")
+    assert sentry.is_broken()
+    assert not quick._is_sound()
