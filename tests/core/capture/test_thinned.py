@@ -462,3 +462,42 @@ def test_leaps_by_habit_become_usual_and_are_odd_again_after_calm():
     usual.note_loss(2.0)
     usual.note_norms(norms)
     assert usual.loss == first
+
+
+def broken(*_, **__):
+    raise ZeroDivisionError("broken on purpose")
+
+
+FRAGILE = [
+    (lean.Lean, "hold"),
+    (lean.Lean, "resume"),
+    (lean.Lean, "take_over"),
+    (lean.Lean, "gradient_broke"),
+    (Quick, "_is_sound"),
+    (Quick, "_learn"),
+    (Usual, "note_backward"),
+]
+"""What the short path calls, and in which nothing catches a failure before it does."""
+
+
+@pytest.mark.parametrize(("owner", "name"), FRAGILE, ids=lambda x: getattr(x, "__name__", x))
+def test_whatever_fails_on_a_bare_step_training_goes_on(schedule, monkeypatch, caplog, owner, name):
+    schedule(is_bare=True)
+    fault = BROKEN if name == "gradient_broke" else SPIKE
+    _, weights = train(faults=(fault,))
+    caplog.clear()
+    tables = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
+    before = [dict(table) for table in tables]
+    calls, original = [], getattr(owner, name)
+
+    def fails(*args, **kwargs):
+        calls.append(name)
+        return broken() if len(calls) > 1 or name == "gradient_broke" else original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, fails)
+    dbg, same = train(faults=(fault,))
+    assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(weights, same, strict=True))
+    assert [dict(table) for table in tables] == before
+    has_failed = len(calls) > 1 or (name == "gradient_broke" and calls)
+    assert sum(record.exc_info is not None for record in caplog.records) == bool(has_failed)
+    assert dbg.summary()

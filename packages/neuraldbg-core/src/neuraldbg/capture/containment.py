@@ -31,9 +31,14 @@ def contained(
                 self.lean.quick.spill()
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - promise 4: nothing of ours breaks training
-            self.is_off = True
-            self.board.is_on = False
-            self.on_failure(method.__name__, error)
+            switch_off(self, method.__name__, error)
             return None
 
     return cast("Callable[Concatenate[S, P], R | None]", guarded)
+
+
+def switch_off(steps: Steps, where: str, error: Exception) -> None:
+    """Hear nothing any more, as `where` failed, and say so."""
+    steps.is_off = True
+    steps.board.is_on = False
+    steps.on_failure(where, error)

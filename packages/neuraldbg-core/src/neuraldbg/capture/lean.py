@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuraldbg.capture import wiring
+from neuraldbg.capture.containment import switch_off
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
 from neuraldbg.capture.inputs import batch_size
@@ -266,6 +267,10 @@ class Lean:
             self._hear()
             steps.microscope.step = steps.label
             self._remember_forward()
+
+    def fail(self, where: str, error: Exception) -> None:
+        """`Quick` failed: the session hears nothing any more."""
+        switch_off(self._steps, where, error)
 
     def _remember_forward(self) -> None:
         """Let the forward of a bare step be run again: its arguments are still at hand."""

@@ -127,18 +127,21 @@ class Quick:
             or _transforms() is not None
         ):
             return False  # a recomputed or a traced forward comes second, and spills
-        if self._phase == STEPPED and self._losses:
-            now = perf_counter()
-            self.closed.append((self._losses, self._backward, now))
-            self._phase, self._losses = OPEN, {}
-            if (len(self.closed) >= self._most or now > self._due_s) and not self._goes_on(now):
-                return False
-        if self._phase != OPEN:
+        try:
+            if self._phase == STEPPED and self._losses:
+                now = perf_counter()
+                self.closed.append((self._losses, self._backward, now))
+                self._phase, self._losses = OPEN, {}
+                if (len(self.closed) >= self._most or now > self._due_s) and not self._goes_on(now):
+                    return False
+            if self._phase == OPEN:
+                self._phase = ENTERED
+                self.entered = args, kwargs
+                return True
             self.spill()
-            return False
-        self._phase = ENTERED
-        self.entered = args, kwargs
-        return True
+        except Exception as error:  # noqa: BLE001 - promise 4
+            self._fail("forward", error)
+        return False
 
     def _goes_on(self, now: float) -> bool:
         """Hand the closed steps over; return whether the step that opens now is heard here."""
@@ -154,12 +157,15 @@ class Quick:
         """A backward begins."""
         if get_ident() != self._thread:
             return False
-        if self._phase == ENTERED and type(loss) is torch.Tensor and loss.numel() == 1:
-            self._backward = loss.item()
-            if self._backward <= self._most_backward:
-                self._phase = PASSED
-                return True
-        self.spill()
+        try:
+            if self._phase == ENTERED and type(loss) is torch.Tensor and loss.numel() == 1:
+                self._backward = loss.item()
+                if self._backward <= self._most_backward:
+                    self._phase = PASSED
+                    return True
+            self.spill()
+        except Exception as error:  # noqa: BLE001 - promise 4
+            self._fail("backward", error)
         return False
 
     def stepping(
@@ -170,14 +176,16 @@ class Quick:
         NaN or Inf anywhere in the backward reach the gradient of the first parameters.
         """
         if get_ident() == self._thread:
-            if optimizer is self._optimizer and self._phase == PASSED:
-                if self._is_sound():
+            try:
+                is_ours = optimizer is self._optimizer and self._phase == PASSED
+                if is_ours and self._is_sound():
                     self._phase = STEPPED
                     return None
                 self.spill()
-                self._lean.gradient_broke()
-            else:
-                self.spill()
+                if is_ours:
+                    self._lean.gradient_broke()
+            except Exception as error:  # noqa: BLE001 - promise 4
+                self._fail("stepping", error)
         return SWITCHBOARD.step_began(optimizer, args, kwargs)
 
     def _is_sound(self) -> bool:
@@ -192,8 +200,18 @@ class Quick:
         """A loss is recorded."""
         if get_ident() != self._thread:
             return False
-        if value <= self._most_loss and name not in self._losses:
-            self._losses[name] = value
-            return True
-        self.spill()
+        try:
+            if value <= self._most_loss and name not in self._losses:
+                self._losses[name] = value
+                return True
+            self.spill()
+        except Exception as error:  # noqa: BLE001 - promise 4
+            self._fail("record", error)
         return False
+
+    def _fail(self, where: str, error: Exception) -> None:
+        """Nothing of ours breaks training: the recorder is switched off, and says why."""
+        if self.is_on:
+            self.is_on = False
+            SWITCHBOARD.take_back()
+        self._lean.fail(where, error)
