@@ -27,9 +27,9 @@ CALM_AFTER = 32
 LOOKS = 4
 """Full steps after a thinned one that was odd. They are charged: where the account is that many
 steps behind already, oddness is the run's habit and earns no look."""
-SEEN = 0.7
-"""Share of the cost that the account sees. Measured: reading activations also displaces the
-caches of the training itself, which no clock of ours can tell apart."""
+SEEN = 0.5
+"""Share of the cost that the account sees. Measured: reading gradients and activations displaces
+about as much of the training's own data from the caches, which no clock of ours can tell apart."""
 LEAST = 0.01
 """Share of the step time that full steps get in any case, where thinned ones alone exceed the
 budget. Heuristic: one percent on top is not felt, and blindness would be."""

@@ -154,7 +154,7 @@ class LossCurve:
             self._seen += 1
             if self._seen % self._stride == 0:
                 self._keep(step, loss)
-            if self._is_review_due and [*self._look_back()]:
+            if self._seen % REVIEW_EVERY == 0 and self._is_review_due and [*self._look_back()]:
                 return True
         return False
 
