@@ -157,3 +157,25 @@ def test_what_an_odd_step_cost_is_paid_and_not_taken_for_the_cost_of_thinned_one
         full += budget.next_step(1e-2, alarm=False)
     assert budget.cadence == pytest.approx(before, rel=0.05)
     assert full < 400 / before * 1.2
+
+
+def test_full_steps_that_look_free_for_once_do_not_stay_on():
+    budget = Budget(0.05, free_s=0.0)
+    for _ in range(FULL_STEPS):
+        budget.spend(2e-3)
+        budget.next_step(1e-2, alarm=False)
+    assert not budget.is_on
+    budget.spend(5e-3)  # the machine stalled in the only one that was clocked
+    budget.next_step(1.5e-2, alarm=False)
+    full = thinned = 0
+    for _ in range(400):
+        if budget.is_on:
+            full += 1
+            budget.spend(2e-3)
+            budget.next_step(1e-2, alarm=False)
+        else:
+            thinned += 1
+            if thinned % 32 == 0:  # few are clocked
+                budget.thinned(own=1e-5, total=1e-2)
+            budget.next_thinned()
+    assert full < 60

@@ -79,8 +79,16 @@ class Budget:
     @property
     def cadence(self) -> float:
         """Steps to one full step, at the present costs; 1 where the budget suffices."""
-        gap = (self._full.value - self._thin.value) / max(self._allowance(), 1e-12)
-        return max(1.0, gap)
+        return max(1.0, self._extra / max(self._allowance(), 1e-12))
+
+    @property
+    def _extra(self) -> float:
+        """Seconds that a full step takes beyond a thinned one.
+
+        Half of its own time at least: where the means say less, that of thinned steps holds an
+        accident, and full steps that look free would leave no thinned one to correct it.
+        """
+        return max(self._full.value - self._thin.value, self._full.value / 2)
 
     def spend(self, seconds: float) -> None:
         """Add CPU time that watching took within the current step; it is blind to other jobs."""
@@ -93,8 +101,7 @@ class Budget:
     def look(self) -> None:
         """A thinned step was odd: the next ones are watched in full, where the account allows."""
         self._is_odd = True
-        cost = max(self._full.value - self._thin.value, 0.0)
-        if self._credit > -LOOKS * cost:
+        if self._credit > -LOOKS * self._extra:
             self._looks = LOOKS
 
     def next_step(self, total: float, *, alarm: bool) -> bool:
@@ -112,7 +119,7 @@ class Budget:
         paid = 0.0
         if self.is_on:
             self._full.push(own)
-            paid = max(self._full.value - self._thin.value, 0.0)
+            paid = self._extra
         elif self._is_odd:  # it closed as a full one does: not what a thinned one costs
             paid = max(own - self._thin.value, 0.0)
         else:
