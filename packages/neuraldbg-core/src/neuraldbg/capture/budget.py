@@ -2,8 +2,8 @@
 """The overhead budget: which steps are watched in full, from measured cost and step time.
 
 A step that is not watched in full is *thinned*: no tap runs, and of all figures only the loss, the
-gradient norms, the learning rate and the counts of the ledger are kept. Where even that takes more
-than half of the budget, most thinned steps are bare: the loss is kept, nothing else.
+gradient norms, the learning rate and the counts of the ledger are kept. Where even that exceeds
+the budget, most thinned steps are bare: the loss is kept, nothing else.
 
 The account is an integral: what is not spent is saved up until it pays for a full step, so the
 share holds over any stretch of steps, whatever single steps cost.
@@ -27,17 +27,15 @@ CALM_AFTER = 32
 LOOKS = 4
 """Full steps after a thinned one that was odd. They are charged: where the account is that many
 steps behind already, oddness is the run's habit and earns no look."""
-SEEN = 0.5
-"""Share of the cost that the account sees. Measured: reading gradients and activations displaces
-about as much of the training's own data from the caches, which no clock of ours can tell apart."""
+SEEN = 0.7
+"""Share of the cost that the account sees. Measured: reading activations also displaces the
+caches of the training itself, which no clock of ours can tell apart."""
 LEAST = 0.01
 """Share of the step time that full steps get in any case, where thinned ones alone exceed the
 budget. Heuristic: one percent on top is not felt, and blindness would be."""
-HEARD_EVERY = 8
-"""Thinned steps to one that is not bare, where hearing them all takes more than half of the budget:
-at first. Later as many as leave the other half to full steps, but no more and no fewer than ..."""
-HEARD_OFTEN, HEARD_RARELY = 2, 64
-"""... these."""
+HEARD_EVERY, HEARD_RARELY = 8, 64
+"""Thinned steps to one that is not bare, where hearing them all exceeds the budget: as often as
+half of it allows, within these."""
 _MEMORY = 0.98
 """Decay of the means of cost and step time, each time that they are measured: the last 50."""
 
@@ -176,9 +174,9 @@ class Budget:
         self._heard.push(own)
         always, rest = self._handing.value, self._rest.value
         limit = max(SEEN * self.share * rest - always, LEAST * rest)
-        self.is_bare = self._heard.value > (limit / 3 if self.is_bare else limit / 2)
+        self.is_bare = self._heard.value > (limit / 3 if self.is_bare else limit)
         seldom = 2 * self._heard.value / limit
-        self.heard_every = int(min(max(seldom, HEARD_OFTEN), HEARD_RARELY))
+        self.heard_every = int(min(max(seldom, HEARD_EVERY), HEARD_RARELY))
         mean = always + (own / self.heard_every if self.is_bare else own)
         self._thin.push(mean)
         self._rest.push(max(total - mean, 1e-7))
