@@ -35,6 +35,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import record
+from allocator import GIVE_BACK, KEEP
 from models import WARMUP
 from report_cost import ONCE
 
@@ -53,16 +54,6 @@ TURN_S = 0.5
 what it holds back, or every turn would begin with it, however short."""
 READ_TURNS = 3
 """Turns over which host reads are counted, in the first set."""
-# Without the first two glibc gives memory back and asks for it again on every step, and its page
-# faults drown everything; without the third (glibc 2.35, elsewhere it does nothing) small pages lie
-# where there is room, and one of two identical processes is a quarter faster than the other.
-KEEP = {
-    "MALLOC_TRIM_THRESHOLD_": "4000000000",
-    "MALLOC_MMAP_THRESHOLD_": "4000000000",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
-# For memory over steps the opposite is wanted.
-GIVE_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}
 SETTLED, LATER = 2_000, 4_000
 """Steps of the tiny model between which the resident set's growth is compared."""
 AT_ONCE = 2

@@ -17,9 +17,9 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-_MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}
-if any(os.environ.get(name) != value for name, value in _MALLOC.items()):
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **_MALLOC})  # noqa: S606
+import allocator
+
+allocator.begin_with(allocator.GIVE_BACK)
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -29,22 +28,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+import allocator
 
-_MALLOC = {
-    "MALLOC_TRIM_THRESHOLD_": "4000000000",
-    "MALLOC_MMAP_THRESHOLD_": "4000000000",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
-if any(os.environ.get(name) != value for name, value in _MALLOC.items()):
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **_MALLOC})  # noqa: S606
+allocator.begin_with(allocator.KEEP)
 
 import torch  # noqa: E402
 from models import PROGRAMS, WARMUP  # noqa: E402
 
 import neuraldbg  # noqa: E402
 from neuraldbg import NeuralDbg  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TURN = {"tiny": 2_000, "mlp": 16, "cnn": 8, "gpt": 6, "gpt2": 2}
 """Steps per turn: shorter ones would end each time that a session hands on what it holds."""

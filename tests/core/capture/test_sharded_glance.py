@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from neuraldbg.capture.quick import Quick
+from neuraldbg.capture.quick import PASSED, Quick
 from neuraldbg.capture.sentry import Sentry
 
 
@@ -33,10 +34,13 @@ def test_a_glance_at_a_sharded_gradient_reads_the_part_of_this_rank(size):
     bias = SimpleNamespace(grad=values.as_subclass(Sharded))
     sentry = Sentry()
     sentry.glance = cast("nn.Parameter", bias)
-    quick = Quick(cast("Any", SimpleNamespace(sentry=sentry)))
-    quick._glance, quick._is_few, quick._is_part = sentry.glance, size == 4, True
-    assert not sentry.is_broken()
-    assert quick._is_sound()
-    values[1] = float("nan")
-    assert sentry.is_broken()
-    assert not quick._is_sound()
+    broke: list[bool] = []
+    lean = SimpleNamespace(sentry=sentry, gradient_broke=lambda: broke.append(True))
+    quick, optimizer = Quick(cast("Any", lean)), cast("Any", object())
+    quick._thread, quick._optimizer = get_ident(), optimizer
+    for is_broken in (False, True):
+        values[1] = float("nan") if is_broken else 1.0
+        assert sentry.is_broken() is is_broken
+        quick._phase = PASSED
+        quick.stepping(optimizer, (), {})
+        assert bool(broke) is is_broken

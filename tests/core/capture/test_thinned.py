@@ -14,6 +14,7 @@ from neuraldbg import NeuralDbg
 from neuraldbg.capture import held, lean
 from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.quick import Quick
+from neuraldbg.capture.sentry import Sentry
 from neuraldbg.capture.usual import NORM_FAR, RARE, Usual
 from neuraldbg.schema.facts import GradState, InputStat, ParameterStat
 from neuraldbg.trace.layout import LEDGER_FIELDS
@@ -473,7 +474,7 @@ FRAGILE = [
     (lean.Lean, "resume"),
     (lean.Lean, "take_over"),
     (lean.Lean, "gradient_broke"),
-    (Quick, "_is_sound"),
+    (Sentry, "is_broken"),
     (Quick, "_learn"),
     (Usual, "note_backward"),
 ]

@@ -92,7 +92,9 @@ class Steps:
                 "parameters": tuple(self.survey.parameters),
             }
         )
-        self.wiring = wiring.Wiring(self.models, self.survey, settings)
+        self.wiring = wiring.Wiring(
+            self.models, self.survey, settings, self.parameters.row_of.keys()
+        )
         self.wrapping = Wrapping(self.models)
         self.parts = Parts()
         self.optimizers = Optimizers(self.survey, self.parameters, self.wiring, self.readback)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,8 +89,6 @@ class Survey:
     """Modules that are not tapped (they only route), with their paths."""
     lazy: list[int]
     """Rows of parameters that get their shape in the first forward of a lazy module."""
-    former: set[int] = field(default_factory=set)
-    """`id()` of parameters that were replaced and are kept alive by whoever steps them."""
 
     @property
     def named(self) -> dict[str, torch.nn.Parameter]:
@@ -107,10 +105,8 @@ class Survey:
             if now is None or id(now) in known or is_shapeless(now):
                 continue
             known.add(id(now))
-            self.former.add(id(self.tensors[row]))
             self.tensors[row] = now
             rows.append(row)
-        self.former -= {id(t) for t in self.tensors}
         return rows
 
     def complete(self) -> bool:

@@ -11,7 +11,6 @@ back to the recorder, which takes over as for any bare step.
 
 from __future__ import annotations
 
-from math import isfinite
 from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import is_grad_enabled
 
-from neuraldbg.capture.ranks import part_of
-from neuraldbg.capture.sentry import is_few
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
 if TYPE_CHECKING:
@@ -50,21 +47,18 @@ class Quick:
     """
 
     __slots__ = (
-        "_backward", "_due_s", "_glance", "_is_few", "_is_part", "_lean", "_left", "_losses",
-        "_module", "_most", "_most_backward", "_most_loss", "_optimizer", "_phase", "_thread",
-        "closed", "entered", "is_on",
+        "_backward", "_due_s", "_lean", "_left", "_losses", "_module", "_most", "_most_backward",
+        "_most_loss", "_optimizer", "_phase", "_sentry", "_thread", "closed", "entered", "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
         self.is_on = False
         self.closed: list[Bare] = []
         self.entered: tuple[Any, Any] | None = None
-        self._lean = lean
+        self._lean, self._sentry = lean, lean.sentry
         self._thread = 0
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
-        self._glance: torch.Tensor | None = None
-        self._is_few = self._is_part = False
         self._left = self._most = 0
         self._due_s = self._most_loss = self._most_backward = 0.0
         self._phase = OPEN
@@ -82,9 +76,6 @@ class Quick:
         if self.is_on:
             self._thread = get_ident()
             self._module, self._optimizer = module, optimizer
-            self._glance = glance = self._lean.sentry.glance
-            self._is_few = glance is not None and is_few(glance)
-            self._is_part = hasattr(glance, "to_local")
             self._left, self._due_s = steps, due_s
             self._phase, self._losses = OPEN, {}
             self._learn()
@@ -178,7 +169,7 @@ class Quick:
         if get_ident() == self._thread:
             try:
                 is_ours = optimizer is self._optimizer and self._phase == PASSED
-                if is_ours and self._is_sound():
+                if is_ours and not self._sentry.is_broken():
                     self._phase = STEPPED
                     return None
                 self.spill()
@@ -187,14 +178,6 @@ class Quick:
             except Exception as error:  # noqa: BLE001 - promise 4
                 self._fail("stepping", error)
         return SWITCHBOARD.step_began(optimizer, args, kwargs)
-
-    def _is_sound(self) -> bool:
-        gradient = None if self._glance is None else self._glance.grad
-        if gradient is None:
-            return True
-        if self._is_part:
-            gradient = part_of(gradient)
-        return isfinite(sum(gradient.tolist()) if self._is_few else gradient.sum().item())
 
     def record(self, value: float, name: str) -> bool:
         """A loss is recorded."""

@@ -11,14 +11,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from neuraldbg.capture.cleared import mark
 from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, ParameterStat
 
 if TYPE_CHECKING:
-    import torch
-
     from neuraldbg.capture.gradients import OwnedParameters
     from neuraldbg.capture.segment import Segment
 
@@ -70,14 +69,10 @@ class Sentry:
         gradient = None if self.glance is None else self.glance.grad
         if gradient is None:
             return False
-        gradient = part_of(gradient)  # a sum over all ranks would be a collective
-        total = sum(gradient.tolist()) if is_few(gradient) else gradient.sum().item()
-        return not math.isfinite(total)
-
-
-def is_few(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's elements are so few that Python adds them up."""
-    return tensor.dim() == 1 and len(tensor) <= FEW
+        if type(gradient) is not torch.Tensor:
+            gradient = part_of(gradient)  # a sum over all ranks would be a collective
+        is_few = gradient.dim() == 1 and len(gradient) <= FEW
+        return not math.isfinite(sum(gradient.tolist()) if is_few else gradient.sum().item())
 
 
 def settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:

@@ -91,7 +91,6 @@ class Switchboard:
         self._listeners: list[Listener] = []
         self._undo: list[Callable[[], None]] = []
         self._lock = threading.Lock()
-        self._depth = threading.local()
         self._quick: Quick | None = None
         self._is_stepping = False
         self._handles: tuple[RemovableHandle, RemovableHandle]

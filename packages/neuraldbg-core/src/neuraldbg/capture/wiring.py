@@ -22,7 +22,7 @@ from neuraldbg.capture.succession import Succession
 from neuraldbg.schema.facts import GradState, Observation, ParameterStat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from neuraldbg.capture.layers import Survey
     from neuraldbg.settings import Settings
@@ -41,8 +41,16 @@ _STRIDED = torch.strided
 class Wiring:
     """Looks at what the training loop was given."""
 
-    def __init__(self, models: Mapping[str, nn.Module], survey: Survey, settings: Settings) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        survey: Survey,
+        settings: Settings,
+        ours: Collection[int],
+    ) -> None:
         self.models, self.survey, self.settings = models, survey, settings
+        self._ours = ours
+        """`id()` of the watched parameters, and of those that they replaced and that still live."""
         self._mode_dependent: weakref.WeakKeyDictionary[nn.Module, bool] = (
             weakref.WeakKeyDictionary()
         )
@@ -234,7 +242,6 @@ class Wiring:
 
     def _stale(self, label: int) -> Iterator[Observation]:
         """Optimizers that hold tensors which get no gradient and belong to no watched model."""
-        ours = {id(t) for t in self.survey.tensors} | self.survey.former
         shapes = [tuple(info.shape) for info in self.survey.parameters]
         candidates = [ref for ref, _ in self.succession.optimizers]
         candidates += self._foreign if not self._ever_owned.any() else []
@@ -243,7 +250,9 @@ class Wiring:
             if optimizer is None:
                 continue
             tensors = [p for g in optimizer.param_groups for p in g["params"]]
-            stale = [p for p in tensors if id(p) not in ours and p.grad is None and p.requires_grad]
+            stale = [
+                p for p in tensors if id(p) not in self._ours and p.grad is None and p.requires_grad
+            ]
             if not stale:
                 continue
             alike = sum(tuple(p.shape) in shapes for p in stale)

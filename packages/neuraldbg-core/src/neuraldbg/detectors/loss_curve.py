@@ -82,7 +82,8 @@ class LossCurve:
 
     @property
     def _is_review_due(self) -> bool:
-        return self._seen % max(REVIEW_EVERY, RENEWED * self._stride) == 0
+        # The stride is a power of two: the larger of the two distances is a multiple of the other.
+        return self._seen % REVIEW_EVERY == 0 and self._seen % (RENEWED * self._stride) == 0
 
     def absorb(self, steps: ThinnedSteps) -> bool:
         """Take steps whose losses make no event; False, and as before, where one does."""
@@ -154,7 +155,7 @@ class LossCurve:
             self._seen += 1
             if self._seen % self._stride == 0:
                 self._keep(step, loss)
-            if self._seen % REVIEW_EVERY == 0 and self._is_review_due and [*self._look_back()]:
+            if self._is_review_due and [*self._look_back()]:
                 return True
         return False
 

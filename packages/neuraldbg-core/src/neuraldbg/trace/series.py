@@ -53,56 +53,45 @@ class SeriesWriter:
         """Add a number."""
         self._is_dirty = True
         if self.stride == 1:
-            self._push(step, value)
+            self._push([step], [value])
             return
         if not self._group:
             self._group_step = step
         self._group.append(value)
         if len(self._group) >= self.stride:
-            self._push(self._group_step, summary(self._group))
+            self._push([self._group_step], [summary(self._group)])
             self._group = []
 
     def extend(self, steps: Sequence[int], values: Sequence[float]) -> None:
         """Add many numbers, as `append` would one by one."""
-        stride, start = self.stride, 0
-        while start < len(steps) and self._group:
-            self.append(steps[start], values[start])
-            start += 1
-        whole = (len(steps) - start) // stride * stride if stride > 1 else 0
-        if whole:
-            groups = np.array(values[start : start + whole], dtype=np.float64).reshape(-1, stride)
+        self._is_dirty |= bool(steps)
+        stride = self.stride
+        if stride == 1:
+            self._push(steps, values)
+            return
+        begun = min(-len(self._group) % stride, len(steps))
+        end = begun + (len(steps) - begun) // stride * stride
+        for step, value in zip(steps[:begun], values[:begun], strict=True):
+            self.append(step, value)
+        if end > begun:
+            groups = np.array(values[begun:end], dtype=np.float64).reshape(-1, stride)
             with np.errstate(all="ignore"):
-                means = (groups / stride).sum(axis=1).tolist()
-            self._push_all(steps[start : start + whole : stride], means)
-        elif stride == 1:
-            self._push_all(steps, values)
-            whole = len(steps)
-        for step, value in zip(steps[start + whole :], values[start + whole :], strict=True):
+                self._push(steps[begun:end:stride], (groups / stride).sum(axis=1).tolist())
+        for step, value in zip(steps[end:], values[end:], strict=True):
             self.append(step, value)
 
-    def _push_all(self, steps: Sequence[int], values: Sequence[float]) -> None:
-        self._is_dirty = True
+    def _push(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        """Add what is not summarised any more; begin the next chunk where one is complete."""
         start = 0
         while start < len(steps):
             tail = self._tail
             end = start + CHUNK - len(tail.steps)
             tail.steps += steps[start:end]
             tail.values += values[start:end]
-            self._roll_over()
+            if len(tail.steps) == CHUNK:
+                self._complete.append((tail.part, tail.steps, tail.values))
+                self._tail = _Tail(tail.part + 1)
             start = end
-
-    def _push(self, step: int, value: float) -> None:
-        tail = self._tail
-        tail.steps.append(step)
-        tail.values.append(value)
-        self._roll_over()
-
-    def _roll_over(self) -> None:
-        """Begin the next chunk where this one is complete."""
-        tail = self._tail
-        if len(tail.steps) == CHUNK:
-            self._complete.append((tail.part, tail.steps, tail.values))
-            self._tail = _Tail(tail.part + 1)
 
     def unsaved(self) -> list[tuple[int, int, Chunk]]:
         """Return the rows (series, part, chunk) that the database lacks or has as they were."""
@@ -140,8 +129,7 @@ class SeriesWriter:
         result = SeriesWriter(self.identity)
         for start in range(0, len(steps), CHUNK):  # by the chunk: a list of all takes megabytes
             piece = slice(start, start + CHUNK)
-            for step, value in zip(steps[piece].tolist(), values[piece].tolist(), strict=True):
-                result._push(step, value)
+            result._push(steps[piece].tolist(), values[piece].tolist())
             result._is_dirty = True
             save(connection, [result])
             result.saved()

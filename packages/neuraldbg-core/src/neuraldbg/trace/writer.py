@@ -173,14 +173,10 @@ class TraceWriter:
         """Add the numbers of several steps to their series."""
         for name in dict.fromkeys(name for numbers in figures for name in numbers):
             writer = self._series.get((kind, name)) or self._new_series(kind, name)
-            if writer is None:
-                continue
-            if len(labels) == 1:
-                writer.append(labels[0], float(figures[0][name]))
-                continue
-            having = [i for i, numbers in enumerate(figures) if name in numbers]
-            values = [float(figures[i][name]) for i in having]
-            writer.extend([labels[i] for i in having], values)
+            if writer is not None:
+                having = [i for i, numbers in enumerate(figures) if name in numbers]
+                values = [float(figures[i][name]) for i in having]
+                writer.extend([labels[i] for i in having], values)
 
     def _flush_if_due(self, count: int) -> None:
         """Commit where `count` steps that have just been recorded make it due."""
