@@ -141,7 +141,7 @@ def test_handing_on_is_paid_from_the_same_account():
     assert loop.run(10_000)[1] == pytest.approx(alone, rel=0.1)
 
 
-def test_what_an_odd_step_cost_is_paid_and_not_taken_for_the_cost_of_thinned_ones():
+def test_what_an_odd_step_cost_is_not_taken_for_the_cost_of_thinned_ones():
     budget = Budget(0.05, free_s=0.0)
     for _ in range(300):
         budget.spend(2e-3 if budget.is_on else 1e-5)

@@ -15,7 +15,7 @@ from neuraldbg.capture import held, lean
 from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.quick import Quick
 from neuraldbg.capture.sentry import Sentry
-from neuraldbg.capture.usual import NORM_FAR, RARE, Usual
+from neuraldbg.capture.usual import NORM_FAR, RARE, RECENT, Usual
 from neuraldbg.schema.facts import GradState, InputStat, ParameterStat
 from neuraldbg.trace.layout import LEDGER_FIELDS
 
@@ -463,6 +463,23 @@ def test_leaps_by_habit_become_usual_and_are_odd_again_after_calm():
     usual.note_loss(2.0)
     usual.note_norms(norms)
     assert usual.loss == first
+
+
+def test_a_loss_that_has_drifted_off_since_the_last_full_step_is_odd():
+    noise = np.random.default_rng(0).normal(1.0, 0.3, 400).tolist()
+    calm, drifting = Usual(), Usual()
+    for usual in (calm, drifting):
+        for loss in noise[:RECENT]:
+            usual.note(loss, [loss])
+    for loss in noise[RECENT:]:
+        calm.note_loss(loss)
+        assert calm.loss > 1.0
+        drifting.note_loss(loss + 5.0)
+    assert drifting.loss == -math.inf
+    drifting.note(6.0, [6.0])  # a full step: from here on this is the level
+    for loss in noise[:RECENT]:
+        drifting.note_loss(loss + 5.0)
+    assert drifting.loss > 6.0
 
 
 def broken(*_, **__):

@@ -114,14 +114,11 @@ class Budget:
         self._ordinal += 1
         self._rest.push(max(total - own, 1e-7))
         allowance = self._allowance_now = self._allowance()
-        paid = 0.0
         if self.is_on:
             self._full.push(own)
-            paid = self._extra
-        elif self._is_odd:  # it closed as a full one does: not what a thinned one costs
-            paid = max(own - self._thin.value, 0.0)
-        else:
+        elif not self._is_odd:  # an odd one closed as a full one does: few, and not charged
             self._thin.push(own)
+        paid = self._extra if self.is_on else 0.0
         self._is_odd = False
         if alarm:
             self.alarm()

@@ -36,7 +36,8 @@ class Usual:
 
     Attributes:
         loss: from here on a recorded loss is odd; the largest finite number where too few are
-            known, so that only what is not finite is odd.
+            known, so that only what is not finite is odd. Any is where all recent ones lie above
+            those that were recent on the last full step: the run has drifted off unseen.
         backward: the same for what backward is called on.
         norm: the same for the sum of the gradient norms; infinite where none is known.
     """
@@ -46,11 +47,14 @@ class Usual:
         self.norm = math.inf
         self._losses: deque[float] = deque(maxlen=RECENT)
         self._backwards: deque[float] = deque(maxlen=RECENT)
+        self._top = math.inf
+        """The largest of those that were recent on the last full step."""
         self._far, self._calm = FAR, 0
 
     def note(self, loss: float, backwards: Iterable[float]) -> None:
         """A full step closed."""
         self._losses.append(loss)
+        self._top = max(self._losses)
         self._backwards.extend(backwards)
 
     def note_loss(self, loss: float) -> None:
@@ -78,7 +82,8 @@ class Usual:
     def _settle(self) -> None:
         if self._calm >= RARE:
             self._far, self._calm = max(FAR, self._far / 2), 0
-        self.loss = _limit(self._losses, self._far)
+        has_drifted = len(self._losses) == RECENT and min(self._losses) > self._top
+        self.loss = -math.inf if has_drifted else _limit(self._losses, self._far)
         self.backward = _limit(self._backwards, self._far)
 
     def note_odd(self) -> None:
