@@ -389,7 +389,7 @@ class Recorder(Steps):
             self.activity()  # no forward was heard: it is of the next step
         losses = self.now.losses.setdefault(name, [])
         losses.append(value)
-        if self.lean.is_on and len(losses) >= UNCOUNTED and not self.now.backwards:
+        if self.lean.is_on and len(losses) >= UNCOUNTED + self.now.backwards:
             self.lean.leave()  # nothing ends this step
         if not (isinstance(value, Later) or math.isfinite(value)):
             self.observe(self.microscope.examine_loss(value, tensor))
