@@ -33,7 +33,7 @@ caches of the training itself, which no clock of ours can tell apart."""
 LEAST = 0.01
 """Share of the step time that full steps get in any case, where thinned ones alone exceed the
 budget. Heuristic: one percent on top is not felt, and blindness would be."""
-HEARD_EVERY, HEARD_RARELY = 8, 64
+HEARD_EVERY, HEARD_RARELY = 16, 64
 """Thinned steps to one that is not bare, where hearing them all exceeds the budget: as often as
 half of it allows, within these."""
 _MEMORY = 0.98
