@@ -182,6 +182,30 @@ def test_what_breaks_in_the_model_on_a_bare_step_is_placed_on_that_step(schedule
     assert math.isfinite(dbg.loss_history[BROKEN]) is is_hidden
 
 
+@pytest.mark.parametrize("is_bare", [False, True])
+@pytest.mark.parametrize("later", ["nothing", "zeros"])
+def test_gradients_that_are_no_longer_cleared_are_told_from_that_step_on(schedule, is_bare, later):
+    """Clearing them to zeros from some step on is clearing them."""
+    schedule(is_bare=is_bare)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    with NeuralDbg(model) as dbg:
+        for step in range(STEPS):
+            if step < SPIKE:
+                optimizer.zero_grad()
+            elif later == "zeros":
+                optimizer.zero_grad(set_to_none=False)
+            loss = (model(torch.randn(8, 6)) - 1).square().mean()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    told = [(o.step, o.kind) for o in dbg.trace.observations if o.kind == "gradients_not_cleared"]
+    found = [(h.cause, h.onset) for h in dbg.explain_failure()]
+    assert told == ([] if later == "zeros" else [(SPIKE, "gradients_not_cleared")])
+    assert found[:1] == ([] if later == "zeros" else [("missing_zero_grad", SPIKE - 1)])
+
+
 def test_questions_see_steps_that_are_held_back(schedule):
     schedule(is_bare=False)
     seen = []

@@ -71,6 +71,11 @@ class Sentinels:
         is_nonzero = self._ask([i for i, mark in enumerate(marks) if mark])
         self._readback.then(lambda: self._began(marks, is_nonzero))
 
+    @property
+    def were_empty(self) -> bool:
+        """Whether the last backward began with no gradient at all: each was None."""
+        return not any(self._marks)
+
     def _began(
         self, marks: list[tuple[int, int] | None], is_nonzero: Callable[[int], bool]
     ) -> None:
@@ -151,7 +156,7 @@ class Sentinels:
         """
         gradients = {i: self.parameters[i].grad for i in places}
         if not self._readback.is_late:
-            return lambda i: i not in gradients or bool(_count(gradients[i]))
+            return lambda i: i not in gradients or has_any(gradients[i])
         counts = [_count(g) for g in gradients.values()]
         found = dict(zip(gradients, self._readback.numbers(counts), strict=True))
         return lambda i: bool(float(found.get(i, 1.0)))
@@ -160,6 +165,11 @@ class Sentinels:
 def mark(gradient: torch.Tensor | None) -> tuple[int, int] | None:
     """Return what is another one once anything is written into a gradient, or it is replaced."""
     return None if gradient is None else (id(gradient), gradient._version)  # noqa: SLF001 - no sync
+
+
+def has_any(gradient: torch.Tensor | None) -> bool:
+    """Whether a gradient on the CPU holds more than zeros."""
+    return bool(_count(gradient))
 
 
 def _count(gradient: torch.Tensor | None) -> torch.Tensor | int:

@@ -53,7 +53,7 @@ class Lean:
         self.is_on = False
         """Whether the open step is thinned."""
         self.usual, self._held, self.sentry = Usual(), Held(), Sentry()
-        self._is_odd = self._is_clocked = False
+        self._is_odd = self._is_clocked = self._is_stale = False
         self._count = 0
         self.is_bare = False
         """Whether the open step is bare."""
@@ -103,6 +103,7 @@ class Lean:
         self._held.owned, self._held.row = owned, self._steps.optimizers.latest()
         self._settings = settings(optimizer)
         self._clearing = closed.is_cleared, closed.is_cleared_before_step
+        self.sentry.is_emptied = self._steps.sentinels.were_empty
         self._note_pattern(closed)
         self.usual.note_norms(closed.parameter[owned.rows, ParameterStat.GRAD_NORM])
         return True
@@ -127,7 +128,8 @@ class Lean:
     def _open(self) -> None:
         """Open the next thinned step, heard or bare."""
         steps, budget = self._steps, self._steps.budget
-        self._is_odd, self.entered = False, None
+        self._is_odd = self._is_stale = False
+        self.entered = None
         self._count += 1
         self._unclocked += 1
         until_heard = -self._count % budget.heard_every
@@ -287,6 +289,9 @@ class Lean:
         """See `Listener`; the backward was one of the watched model."""
         now = self._steps.now
         now.forwards += self.is_bare
+        if self.sentry.is_stale and not now.backwards:
+            self._is_stale = True
+            self._hear()
         now.backwards += 1
         now.backward_losses += read
         if self.is_bare and self.sentry.is_broken():
@@ -420,6 +425,7 @@ class Lean:
         if owned is None:
             return
         step.is_cleared, step.is_cleared_before_step = self._clearing
+        step.is_cleared &= not self._is_stale
         if step.norms is not None:
             steps.parameters.put(owned.rows, step.norms)
             step.norms = None

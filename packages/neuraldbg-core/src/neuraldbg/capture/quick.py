@@ -47,8 +47,9 @@ class Quick:
     """
 
     __slots__ = (
-        "_backward", "_due_s", "_lean", "_left", "_losses", "_module", "_most", "_most_backward",
-        "_most_loss", "_optimizer", "_phase", "_sentry", "_thread", "closed", "entered", "is_on",
+        "_backward", "_due_s", "_first", "_lean", "_left", "_losses", "_module", "_most",
+        "_most_backward", "_most_loss", "_optimizer", "_phase", "_sentry", "_thread", "closed",
+        "entered", "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
@@ -57,6 +58,7 @@ class Quick:
         self.entered: tuple[Any, Any] | None = None
         self._lean, self._sentry = lean, lean.sentry
         self._thread = 0
+        self._first: torch.Tensor | None = None
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._left = self._most = 0
@@ -76,6 +78,7 @@ class Quick:
         if self.is_on:
             self._thread = get_ident()
             self._module, self._optimizer = module, optimizer
+            self._first = self._sentry.first if self._sentry.is_emptied else None
             self._left, self._due_s = steps, due_s
             self._phase, self._losses = OPEN, {}
             self._learn()
@@ -149,7 +152,9 @@ class Quick:
         if get_ident() != self._thread:
             return False
         try:
-            if self._phase == ENTERED and type(loss) is torch.Tensor and loss.numel() == 1:
+            is_cleared = self._first is None or self._first.grad is None
+            is_plain = type(loss) is torch.Tensor and loss.numel() == 1
+            if self._phase == ENTERED and is_cleared and is_plain:
                 self._backward = loss.item()
                 if self._backward <= self._most_backward:
                     self._phase = PASSED

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from neuraldbg.capture.cleared import mark
+from neuraldbg.capture.cleared import has_any, mark
 from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, ParameterStat
 
@@ -33,11 +33,15 @@ class Sentry:
 
     Attributes:
         glance: The one whose gradient is added up on bare steps; None: each is too large.
+        first: The first with a gradient; None: not chosen yet.
+        is_emptied: Whether its gradient is None whenever a backward of this loop begins.
+        is_stale: Whether this time it held what was there before.
     """
 
     def __init__(self) -> None:
         self.glance: torch.Tensor | None = None
-        self._first: torch.Tensor | None = None
+        self.first: torch.Tensor | None = None
+        self.is_emptied = self.is_stale = False
         self._mark: tuple[int, int] | None = None
 
     def choose(self, owned: OwnedParameters, closed: Segment) -> bool:
@@ -48,7 +52,7 @@ class Sentry:
         given = [owned.tensors[i] for i in np.flatnonzero(states == GradState.PRESENT)]
         if not given:
             return False
-        self._first = given[0]
+        self.first = given[0]
         bias = next((p for p in given if p.dim() == 1), given[0])
         self.glance = bias if bias.numel() <= GLANCE_SIZE else None
         return True
@@ -56,13 +60,15 @@ class Sentry:
     def begin(self) -> None:
         """A backward is about to run."""
         self._mark = self._marked()
+        is_odd = self.is_emptied and self._mark is not None
+        self.is_stale = is_odd and self.first is not None and has_any(self.first.grad)
 
     def has_moved(self) -> bool:
         """Whether the backward that ended was one of the watched model."""
         return self._marked() != self._mark
 
     def _marked(self) -> tuple[int, int] | None:
-        return mark(None if self._first is None else self._first.grad)
+        return mark(None if self.first is None else self.first.grad)
 
     def is_broken(self) -> bool:
         """Whether NaN or Inf came back through the backward that ended."""

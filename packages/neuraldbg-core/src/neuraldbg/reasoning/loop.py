@@ -44,11 +44,19 @@ def lasting_from(flags: NDArray[np.bool_], share: float = MOSTLY) -> int | None:
     return int(lasting[0])
 
 
+def since(view: CaseView, row: int, kind: str) -> int:
+    """Return the step from which on a call is out of place, in a trace that shows it from `row` on.
+
+    Of an older part of a run a row stands for many steps. What capture noted then is exact.
+    """
+    notes = [note.step for note in view.observations.get(kind, ())]
+    return next((s for s in notes if abs(view.row_at(s) - row) <= 1), view.label(row))
+
+
 def loop_fault(
-    view: CaseView, cause: str, row: int, sentence: str, confidence: float
+    view: CaseView, cause: str, step: int, sentence: str, confidence: float
 ) -> Assessment:
-    """Return the assessment of a loop that is written wrongly from `row` on."""
-    step = view.label(row)
+    """Return the assessment of a loop that is written wrongly from the step `step` on."""
     title = cause.replace("_", " ").capitalize()
     evidence = view.events(types=["wiring_fault"], most=3)
     return Assessment(

@@ -24,7 +24,7 @@ def assess(view: CaseView) -> Assessment | None:
     return loop_fault(
         view,
         "accumulation_unscaled",
-        view.row_at(notes[0].step),
+        notes[0].step,
         f"{passes:.0f} backward passes add up before each optimizer step and the loss is not "
         "divided by their number",
         0.85,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.reasoning.loop import lasting_from, loop_fault, rows_with
+from neuraldbg.reasoning.loop import lasting_from, loop_fault, rows_with, since
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.cause import Assessment
@@ -22,7 +22,7 @@ def assess(view: CaseView) -> Assessment | None:
     return loop_fault(
         view,
         "clip_after_step",
-        row,
+        since(view, row, "clipped_after_step"),
         "gradients are clipped only after the optimizer has used them, so nothing is clipped",
         0.9,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.reasoning.loop import lasting_from, loop_fault
+from neuraldbg.reasoning.loop import lasting_from, loop_fault, since
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.cause import Assessment
@@ -27,7 +27,7 @@ def assess(view: CaseView) -> Assessment | None:
     return loop_fault(
         view,
         "eval_mode_in_training",
-        row,
+        since(view, row, "eval_mode_in_training"),
         "training steps run in eval mode, so dropout and batch statistics are off",
         0.85 if row > FROM_START else 0.7,
     )

@@ -32,7 +32,7 @@ def assess(view: CaseView) -> Assessment | None:
     return loop_fault(
         view,
         "missing_optimizer_step",
-        0,
+        view.label(0),
         f"{int(working(view).sum())} backward passes ran and no optimizer ever stepped",
         0.9 if known.size or unmoved else 0.6,
     )

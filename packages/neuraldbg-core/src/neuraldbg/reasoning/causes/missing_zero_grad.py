@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.reasoning.cause import named
-from neuraldbg.reasoning.loop import lasting_from, loop_fault, working
+from neuraldbg.reasoning.loop import lasting_from, loop_fault, since, working
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.cause import Assessment
@@ -22,13 +22,14 @@ def assess(view: CaseView) -> Assessment | None:
     row = lasting_from(dirty)
     if row is None:
         return None
+    step = max(since(view, row, "gradients_not_cleared") - 1, view.label(0))
     places = {note.layer for note in view.observations.get("gradients_not_cleared", ())}
     layer = places.pop() if len(places) == 1 else None
     whose = f"gradients of {named(layer)}" if layer else "gradients"
     found = loop_fault(
         view,
         "missing_zero_grad",
-        max(row - 1, 0),
+        step,
         f"{whose} are not cleared between optimizer steps, so each step repeats all earlier ones",
         0.9,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.reasoning.loop import loop_fault
+from neuraldbg.reasoning.loop import loop_fault, since
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.cause import Assessment
@@ -34,7 +34,7 @@ def assess(view: CaseView) -> Assessment | None:
     return loop_fault(
         view,
         "train_mode_in_eval",
-        int(rows[0]),
+        since(view, int(rows[0]), "train_mode_in_eval"),
         f"{int(np.nansum(wrong))} passes without gradients ran in train mode, with dropout on or "
         "running statistics moving",
         0.65,

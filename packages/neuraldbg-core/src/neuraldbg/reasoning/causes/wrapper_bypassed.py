@@ -21,7 +21,7 @@ def assess(view: CaseView) -> Assessment | None:
     return loop_fault(
         view,
         "rank_divergence",
-        view.row_at(note.step),
+        note.step,
         "the model is called past its DistributedDataParallel wrapper (`wrapper.module(x)`, or the "
         "module that was wrapped), so gradients are not averaged and each of "
         f"{view.run.world_size} ranks trains a model of its own",
