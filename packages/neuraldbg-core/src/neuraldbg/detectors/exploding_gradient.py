@@ -68,12 +68,12 @@ class ExplodingGradient:
         skipped = facts.ledger.skipped > 0
 
         def describe(row: int) -> tuple[dict[str, float | str], Severity, float]:
-            evidence: dict[str, float | str] = {
-                "grad_norm": float(norm[row]),
-                "median_grad_norm": float(np.exp(middle[row])),
-                "robust_z": float(z[row]),
-                "threshold": self._threshold,
-            }
+            evidence: dict[str, float | str] = {"grad_norm": float(norm[row])}
+            if np.isfinite(middle[row]):
+                evidence["median_grad_norm"] = float(np.exp(middle[row]))
+            if np.isfinite(z[row]):  # a broken one is at no distance from the past
+                evidence["robust_z"] = float(z[row])
+            evidence["threshold"] = self._threshold
             if broken[row]:
                 return evidence, Severity.INFO if skipped else Severity.CRITICAL, 0.95
             return evidence, Severity.WARNING, 0.9 if jumped[row] else 0.6

@@ -100,10 +100,18 @@ def _idle(note: Observation) -> str:
     )
 
 
+def _counted(note: Observation) -> str:
+    if not {"parameters", "elements"} <= set(note.figures):
+        return ""
+    parameters, elements = note.figures["parameters"], note.figures["elements"]
+    return f"parameters with {elements:,.0f} elements in {parameters:,.0f} tensors"
+
+
 CLAUSES: dict[str, Callable[[Observation], str]] = {
     "constant_term": _idle,
     "sum_reduction": _summed,
     "foreign_optimizer_parameters": _foreign,
+    "unregistered_module": _counted,
     "temperature": _temperature,
     "frozen_parameters": _frozen,
     "fresh_moments": _fresh,
