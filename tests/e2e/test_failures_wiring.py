@@ -355,3 +355,30 @@ def test_random_features_that_are_frozen_and_do_not_suffice_are_named(prefix):
             dbg.record_loss(loss)
     found = [h.cause for h in dbg.explain_failure()[:1]]
     assert found == (["frozen_parameters"] if prefix != "none" else [])
+
+
+@pytest.mark.parametrize("thawed_at", [40, None])
+def test_random_features_that_are_thawed_after_a_while_were_frozen_for_a_while(thawed_at):
+    """They are in the optimizer from the start, and the run ends before it has learned all."""
+    model = nn.Sequential(
+        nn.Conv1d(8, 16, 5), nn.ReLU(), nn.Conv1d(16, 16, 5), nn.ReLU(), nn.Flatten(),
+        nn.Linear(16 * 16, 6),
+    )  # fmt: skip
+    for parameter in model[:4].parameters():
+        parameter.requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    patterns = torch.randn(6, 8, 6)
+    with NeuralDbg(model) as dbg:
+        for step in range(240):
+            if step == thawed_at:
+                model[:4].requires_grad_(True)
+            label = torch.randint(0, 6, (32,))
+            signal = torch.randn(32, 8, 24) * 2.0
+            for row, start in enumerate(torch.randint(0, 18, (32,))):
+                signal[row, :, start : start + 6] += patterns[label[row]]
+            loss = F.cross_entropy(model(signal), label)
+            update(optimizer, loss)
+            dbg.record_loss(loss)
+    found = [h.cause for h in dbg.explain_failure()[:1]]
+    assert found == ([] if thawed_at else ["frozen_parameters"])
+    assert 0.2 < dbg.loss_history[-1] < 1.9

@@ -46,13 +46,13 @@ def _undeclared(view: CaseView) -> bool:
     if len(view.curve) < ENOUGH_FROZEN or adapters(view) or has_low_rank_pair(view):
         return False
     layers = {note.layer or "" for note in view.observations.get("frozen_parameters", [])}
+    if _is_thawed(view, layers):
+        return False
     if view.curve.progress < FITTED and _is_left_random(view, layers):
         return True
     if view.curve.learned:
         return False
-    return not _is_thawed(view, layers) and not (
-        _is_backbone(view, layers) and _falls(view, layers)
-    )
+    return not (_is_backbone(view, layers) and _falls(view, layers))
 
 
 FITTED = 0.9
