@@ -16,7 +16,7 @@ FAULTS = {
     },
     "mean_of_no_contacts": {
         "failures": ["numerical_error"],
-        "causes": ["division_by_zero"],
+        "causes": ["division_by_zero", "masked_nan_gradient"],
         "layers": ["", "gat"],
         "onset": [0, 0],
     },
