@@ -323,3 +323,20 @@ def test_attention_that_breaks_on_one_batch_after_sound_steps_is_no_matter_of_wa
             dbg.record_loss(loss)
     found = [(h.cause, h.onset) for h in dbg.explain_failure()[:1]]
     assert found == ([("fully_masked_attention", 130)] if robot else [])
+
+
+@pytest.mark.parametrize("is_rounded", [True, False])
+def test_second_moments_that_are_kept_in_half_precision(is_rounded):
+    """Squares of everyday gradients, times 1 - beta2, are below the smallest number of fp16."""
+    model = mlp(12, 3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    with NeuralDbg(model) as dbg:
+        for _ in range(150):
+            x, y = classes()
+            loss = F.cross_entropy(model(x), y)
+            update(loss, optimizer)
+            for state in optimizer.state.values() if is_rounded else ():
+                state["exp_avg_sq"].copy_(state["exp_avg_sq"].half())
+            dbg.record_loss(loss.item())
+    found = [(h.cause, h.onset) for h in dbg.explain_failure()[:1]]
+    assert found == ([("optimizer_eps_underflow", 1)] if is_rounded else [])

@@ -51,6 +51,28 @@ def test_growing_loss_diverged():
     assert curve(FLAT * noise(300) * 1.02 ** np.arange(300)).is_diverged
 
 
+@pytest.mark.parametrize("spread", [0.3, 1.5])
+def test_a_loss_that_blew_up_for_good_diverged_however_noisy_it_is_up_there(spread):
+    values = 0.5 * noise(300)
+    values[1:] *= 1e9 * noise(299, spread)
+    one = curve(values)
+    assert [one.is_diverged, one.is_poor, one.learned] == [True, True, False]
+
+
+def test_a_loss_that_its_first_update_threw_up_has_not_learned_on_its_way_down():
+    values = np.concatenate([[1.0], 50.0 + 600.0 * 0.9 ** np.arange(200)])
+    one = curve(values * noise(201))
+    assert one.start == pytest.approx(1.0, rel=0.3)
+    assert [one.is_diverged, one.learned] == [True, False]
+
+
+@given(st.integers(0, 200))
+def test_heavy_tailed_noise_around_one_level_is_no_divergence(seed):
+    """The first of such losses may be a small one by chance."""
+    one = curve(noise(300, 2.0, seed))
+    assert not one.is_diverged
+
+
 def test_one_bad_batch_does_not_break_a_run_that_recovers():
     values = FALLING * noise(300)
     values[100] = math.nan

@@ -103,7 +103,7 @@ def test_birth_at_the_end_of_a_divergence_is_not_its_cause():
     )
     trace = record(
         loss=lambda s: math.nan if s >= 40 else 1.5**s,
-        parameter=lambda s: {(None, P.UPDATE_RMS): 0.02 * 1.2 ** min(s, 40)},
+        parameter=lambda s: {(None, P.UPDATE_RMS): 0.02 * 1.2 ** min(s, 14)},
         observations=lambda s: [note] if s == 40 else [],
     )
     assert first(trace)[0] == "lr_too_high"

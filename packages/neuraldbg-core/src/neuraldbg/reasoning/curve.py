@@ -24,6 +24,12 @@ FITTED = 0.5
 STUCK = 0.08
 """Share below which it never left its start. Between the two, causes judge for themselves."""
 
+THROWN = 10.0
+"""Level of the first three steps over the very first loss. Heuristic: batches differ by less."""
+FAR = 1000.0
+"""Times its lowest level that a loss stays above to its end. Heuristic: a critic's error grows with
+its values, by tens; nothing that learns ends a thousand times higher than it was."""
+
 LONG = 8192
 """Values beyond which the curve is smoothed by blocks: reading it must not take seconds."""
 PAST = 40
@@ -102,10 +108,17 @@ class Curve:
 
     @cached_property
     def start(self) -> float:
-        """Level of the first steps: the first value, or the median of three where they agree."""
+        """Level of the first steps: the median of three.
+
+        Where the first update throws the loss far up, beyond noise, it is the first value alone.
+        """
         if not len(self.finite):
             return float("nan")
-        return float(np.median(self.finite[: 3 if len(self.finite) >= 20 else 1]))
+        first, level = float(self.finite[0]), float(np.median(self.finite[:3]))
+        if len(self.finite) < 20 or level <= THROWN * first or first <= 0:
+            return first if len(self.finite) < 20 else level
+        is_thrown = level - first > 6 * self.noise or self._ends_above(FAR * first)
+        return first if is_thrown else level
 
     @cached_property
     def origin(self) -> float:
@@ -207,9 +220,15 @@ class Curve:
         low = min(self.start, self.best)
         rise = self.end - low
         factor = 2.0 if not self.is_signed else 0.0
-        return bool(
-            rise > max(6 * self.noise, (factor - 1) * abs(low)) and self.end > 1.2 * self.start
-        )
+        beyond = 6 * self.noise
+        if not self.is_signed and low > 0 and self._ends_above(FAR * low):
+            beyond = 0.0  # a loss that has blown up is noisy up there, and never comes back
+        return bool(rise > max(beyond, (factor - 1) * abs(low)) and self.end > 1.2 * self.start)
+
+    def _ends_above(self, level: float) -> bool:
+        """Whether each finite value of the last tenth (at least 5) lies above a level."""
+        tail = self.finite[-max(5, len(self.finite) // 10) :]
+        return len(self.finite) >= 20 and float(tail.min()) > level
 
     @cached_property
     def is_falling(self) -> bool:
