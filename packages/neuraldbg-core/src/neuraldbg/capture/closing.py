@@ -406,6 +406,7 @@ class Steps:
         self.lean.leave()
         self.readback.drain()
         self.observe(self.wiring.finish(self._first_label or 0, self.ordinal))
+        self.observe(self.ledger.stopped(self.label, self.now) if self.ordinal else ())
         for sentence in self.sight.replaced() if self.ordinal else ():
             self._warn(sentence)
         last = self._seal()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.schema.facts import GradState, LedgerFacts
+from neuraldbg.schema.facts import GradState, LedgerFacts, OptimizerStat
 from neuraldbg.schema.thinned import ThinnedSteps
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Held:
         self.row: np.ndarray | None = None
         self._labels: list[int] = []
         self._losses: list[Mapping[str, float]] = []
+        self._rates: list[float] = []
         self._seconds: list[float] = []
         self._heard: dict[int, Segment] = {}
         """Those that were not bare, by their place."""
@@ -57,16 +58,17 @@ class Held:
         """Start the clock of the first step that is to wait."""
         self._began_s = perf_counter()
 
-    def add(self, label: int, step: Segment, seconds: float) -> None:
+    def add(self, label: int, step: Segment, seconds: float, lr: float) -> None:
         """Let a closed step wait."""
         self._heard[len(self._labels)] = step
-        self.add_bare(label, step.loss_values(), seconds)
+        self.add_bare(label, step.loss_values(), seconds, lr)
 
-    def add_bare(self, label: int, losses: Mapping[str, float], seconds: float) -> None:
-        """Let a step wait of which nothing but its losses was heard."""
+    def add_bare(self, label: int, losses: Mapping[str, float], seconds: float, lr: float) -> None:
+        """Let a step wait of which nothing but its losses and its lr was heard."""
         self._labels.append(label)
         self._losses.append(losses)
         self._seconds.append(seconds)
+        self._rates.append(lr)
 
     @property
     def room(self) -> int:
@@ -101,6 +103,7 @@ class Held:
             seconds=np.array(self._seconds),
         )
         self._labels, self._losses, self._seconds, self._heard = [], [], [], {}
+        self._rates = []
         self.begin()
         return block
 
@@ -120,9 +123,11 @@ class Held:
         return norm, state
 
     def _settings(self, heard: Mapping[int, Segment]) -> np.ndarray:
-        """Return the optimizer's rows, `[T, O, columns]`; nothing was read on a bare step."""
+        """Return the optimizer's rows, `[T, O, columns]`; of a bare step nothing but the lr."""
         shape = (0, 0) if self.row is None else self.row.shape
         values = np.full((len(self), *shape), np.nan, dtype=np.float32)
+        if shape[0] == 1:
+            values[:, 0, OptimizerStat.LR] = self._rates
         for place, one in heard.items():
             values[place] = one.optimizer
         return values

@@ -27,7 +27,7 @@ from neuraldbg.capture.inputs import batch_size
 from neuraldbg.capture.quick import Bare, Quick
 from neuraldbg.capture.rack import Rack
 from neuraldbg.capture.segment import Segment
-from neuraldbg.capture.sentry import Sentry, settings
+from neuraldbg.capture.sentry import Sentry, rate, settings
 from neuraldbg.capture.usual import Usual
 from neuraldbg.schema.facts import ParameterStat, main_loss
 
@@ -53,7 +53,7 @@ class Lean:
         self.is_on = False
         """Whether the open step is thinned."""
         self.usual, self._held, self.sentry = Usual(), Held(), Sentry()
-        self._is_odd = self._is_clocked = self._is_stale = False
+        self._is_odd = self._is_clocked = self._is_stale = self._is_gone = False
         self._count = 0
         self.is_bare = False
         """Whether the open step is bare."""
@@ -65,7 +65,7 @@ class Lean:
         self._is_single = False
         self._settings: list[tuple[Any, ...]] = []
         self._is_finite = True
-        self._clock = 0.0
+        self._clock, self._rate = 0.0, math.nan
         self._unclocked = self._quickly = 0
         self.quick = Quick(self)
 
@@ -128,7 +128,7 @@ class Lean:
     def _open(self) -> None:
         """Open the next thinned step, heard or bare."""
         steps, budget = self._steps, self._steps.budget
-        self._is_odd = self._is_stale = False
+        self._is_odd = self._is_stale = self._is_gone = False
         self.entered = None
         self._count += 1
         self._unclocked += 1
@@ -178,6 +178,16 @@ class Lean:
         if self._is_clocked:
             steps.board.seconds += thread_time() - start
 
+    def bare_forward(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """The same on a bare step: what enters is at hand, and the mode is that of training."""
+        self.entered = (args, kwargs)
+        if not module.training and self._steps.wiring.is_mode_dependent(module):
+            self._hear()
+            self._steps.now.forwards += 1
+            self._steps.now.eval_mode_forwards += 1
+
     def backward_began(self, losses: Sequence[Any]) -> list[float]:
         """See `Listener`; returns the losses that were read."""
         start = thread_time() if self._is_clocked else 0.0
@@ -219,8 +229,8 @@ class Lean:
     def hold(self, closed: Sequence[Bare]) -> None:
         """Steps that `Quick` heard are over."""
         steps, usual = self._steps, self.usual
-        for losses, backward, end in closed:
-            self._held.add_bare(steps.label, losses, end - steps.last_end_s)
+        for losses, backward, lr, end in closed:
+            self._held.add_bare(steps.label, losses, end - steps.last_end_s, lr)
             usual.note_backward(backward)
             usual.note_loss(main_loss(losses))
             steps.label += 1
@@ -333,6 +343,10 @@ class Lean:
     def bare_step_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """The same on a bare step."""
         now = self._steps.now
+        if self.sentry.is_gone and self._held.owned is not None:
+            self._is_gone = all(t.grad is None for t in self._held.owned.tensors)
+            self._is_odd |= self._is_gone
+        self._rate = rate(optimizer)
         now.steps += 1
         now.evaluations += 1
         now.stepped.add(id(optimizer))
@@ -357,7 +371,7 @@ class Lean:
         now.is_cleared, now.is_cleared_before_step = self._clearing
         if not self.is_bare:
             self._note_pattern(now)
-        self._held.add(steps.label, now, end - steps.last_end_s)
+        self._held.add(steps.label, now, end - steps.last_end_s, self._rate)
         self.usual.note_loss(loss)
         steps.parameters.preclip = {}
         steps.microscope.end_step()
@@ -426,6 +440,7 @@ class Lean:
             return
         step.is_cleared, step.is_cleared_before_step = self._clearing
         step.is_cleared &= not self._is_stale
+        step.is_cleared_before_step |= self._is_gone
         if step.norms is not None:
             steps.parameters.put(owned.rows, step.norms)
             step.norms = None

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PERSISTENCE = 3
 """Steps with the same fact, of the last `WINDOW`. Heuristic: M of N against one-off events."""
 WINDOW = 8
+STOPPED, MANY = 50, 4
+"""Losses and backward passes after the last optimizer step, and times the most that any step had,
+that are no step which the end of the run cut short. Heuristic."""
 EVAL_PERSISTENCE = 5
 """Consecutive training steps in eval mode before it is no accident."""
 
@@ -49,7 +52,7 @@ class Ledger:
         self._said: set[str] = set()
         self._eval_passes = 0
         self._eval_first: int | None = None
-        self._unstepped = 0
+        self._unstepped = self._most_backwards = 0
         self._accumulated: deque[int] = deque(maxlen=WINDOW)
         self.is_loss_divided = False
         """Whether the losses given to backward were divided by a number."""
@@ -70,6 +73,7 @@ class Ledger:
             uncleared: the model whose gradients were not cleared, where others' were.
         """
         found: list[Observation] = []
+        self._most_backwards = max(self._most_backwards, step.backwards)
         if step.is_done:
             found += self._persisting(label, step, uncleared)
         found += self._modes(label, step)
@@ -153,6 +157,20 @@ class Ledger:
         unmoved = is_unmoved()
         figures |= {} if unmoved is None else {"unmoved": float(unmoved)}
         return [Observation("no_optimizer_step", first, figures=figures, words=words)]
+
+    def stopped(self, label: int, step: Segment) -> list[Observation]:
+        """The run ended in a step that never ended: its optimizer steps no more.
+
+        Gradients that are looked at after the training have no recorded losses.
+        """
+        losses = max(map(len, step.losses.values()), default=0)
+        if step.steps or step.skipped or min(losses, step.backwards) < STOPPED:
+            return []
+        if step.backwards < MANY * self._most_backwards:
+            return []
+        figures = {"backwards": float(step.backwards)}
+        words = {"cause": "missing_optimizer_step"}
+        return [Observation("optimizer_stopped", label, figures=figures, words=words)]
 
 
 def is_divided(loss: torch.Tensor, *, is_scaled: bool) -> bool:

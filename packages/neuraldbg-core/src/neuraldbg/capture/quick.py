@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import is_grad_enabled
 
+from neuraldbg.capture.sentry import rate
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ now or has."""
 _transforms = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - vmap, grad
 
 
-Bare = tuple[dict[str, float], float, float]
-"""A bare step that is over: its losses, what its backward was called on, and the `perf_counter()`
-time at which the next one began."""
+Bare = tuple[dict[str, float], float, float, float]
+"""A bare step that is over: its losses, what its backward was called on, the lr, and the
+`perf_counter()` time at which the next one began."""
 
 
 class Quick:
@@ -48,8 +49,8 @@ class Quick:
 
     __slots__ = (
         "_backward", "_due_s", "_first", "_lean", "_left", "_losses", "_module", "_most",
-        "_most_backward", "_most_loss", "_optimizer", "_phase", "_sentry", "_thread", "closed",
-        "entered", "is_on",
+        "_most_backward", "_most_loss", "_optimizer", "_phase", "_rate", "_sentry", "_thread",
+        "closed", "entered", "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
@@ -64,7 +65,7 @@ class Quick:
         self._left = self._most = 0
         self._due_s = self._most_loss = self._most_backward = 0.0
         self._phase = OPEN
-        self._backward = 0.0
+        self._backward = self._rate = 0.0
         self._losses: dict[str, float] = {}
 
     def start(
@@ -74,7 +75,8 @@ class Quick:
 
         Not beside a second session.
         """
-        self.is_on = optimizer is not None and steps > 0 and SWITCHBOARD.lend(self)
+        is_plain = optimizer is not None and module.training
+        self.is_on = is_plain and steps > 0 and SWITCHBOARD.lend(self)
         if self.is_on:
             self._thread = get_ident()
             self._module, self._optimizer = module, optimizer
@@ -117,6 +119,7 @@ class Quick:
         if (
             get_ident() != self._thread
             or module is not self._module
+            or not module.training
             or not is_grad_enabled()
             or _transforms() is not None
         ):
@@ -124,7 +127,7 @@ class Quick:
         try:
             if self._phase == STEPPED and self._losses:
                 now = perf_counter()
-                self.closed.append((self._losses, self._backward, now))
+                self.closed.append((self._losses, self._backward, self._rate, now))
                 self._phase, self._losses = OPEN, {}
                 if (len(self.closed) >= self._most or now > self._due_s) and not self._goes_on(now):
                     return False
@@ -174,11 +177,11 @@ class Quick:
         if get_ident() == self._thread:
             try:
                 is_ours = optimizer is self._optimizer and self._phase == PASSED
-                if is_ours and not self._sentry.is_broken():
-                    self._phase = STEPPED
+                if is_ours and not (self._sentry.is_broken() or self._sentry.is_gone):
+                    self._phase, self._rate = STEPPED, rate(optimizer)
                     return None
                 self.spill()
-                if is_ours:
+                if is_ours and not self._sentry.is_gone:
                     self._lean.gradient_broke()
             except Exception as error:  # noqa: BLE001 - promise 4
                 self._fail("stepping", error)

@@ -93,7 +93,7 @@ class Recorder(Steps):
             if self.lean.quick.is_on:
                 self.lean.quick.forward(module, args, kwargs)
             elif self.lean.is_bare:
-                self.lean.entered = (args, kwargs)
+                self.lean.bare_forward(module, args, kwargs)
             else:
                 self.lean.forward_began(module, args, kwargs)
             return

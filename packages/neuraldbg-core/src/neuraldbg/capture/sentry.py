@@ -70,6 +70,11 @@ class Sentry:
     def _marked(self) -> tuple[int, int] | None:
         return mark(None if self.first is None else self.first.grad)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the gradient that came back is not there any more."""
+        return self.glance is not None and self.glance.grad is None
+
     def is_broken(self) -> bool:
         """Whether NaN or Inf came back through the backward that ended."""
         gradient = None if self.glance is None else self.glance.grad
@@ -79,6 +84,13 @@ class Sentry:
             gradient = part_of(gradient)  # a sum over all ranks would be a collective
         is_few = gradient.dim() == 1 and len(gradient) <= FEW
         return not math.isfinite(sum(gradient.tolist()) if is_few else gradient.sum().item())
+
+
+def rate(optimizer: torch.optim.Optimizer) -> float:
+    """Return the largest lr over its groups; NaN where it is no plain number."""
+    groups = optimizer.param_groups
+    lr = groups[0]["lr"] if len(groups) == 1 else max(g["lr"] for g in groups)
+    return lr if type(lr) is float else float(lr) if type(lr) is int else math.nan
 
 
 def settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:

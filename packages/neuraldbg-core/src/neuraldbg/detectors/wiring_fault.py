@@ -22,6 +22,7 @@ KINDS = frozenset(
         "zero_factors",
         "fresh_moments",
         "no_optimizer_step",
+        "optimizer_stopped",
         "gradients_not_cleared",
         "cleared_before_step",
         "clipped_after_step",

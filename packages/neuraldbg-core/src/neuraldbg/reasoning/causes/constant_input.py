@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, argument, figure, link
+from neuraldbg.reasoning.loop import lasting_from
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 SAME = 1e-3
@@ -26,32 +29,37 @@ def assess(view: CaseView) -> Assessment | None:
     batch = view.ledger("batch_size")
     if not float(quiet(np.nanmedian, batch)) > 1:
         return None
-    spread = quiet(np.nanmedian, view.inputs(InputStat.SAMPLE_SPREAD), axis=0)
-    floats = [
-        i for i, x in enumerate(view.run.inputs) if "float" in x.dtype and np.isfinite(spread[i])
-    ]
-    if (
-        not floats
-        or len(floats) < len(view.run.inputs)
-        or not all(spread[i] < SAME for i in floats)
-    ):
+    spread = view.inputs(InputStat.SAMPLE_SPREAD)
+    same: NDArray[np.bool_] = np.less(spread, SAME)
+    known: NDArray[np.bool_] = np.isfinite(spread)
+    floats = [i for i, x in enumerate(view.run.inputs) if "float" in x.dtype and known[:, i].any()]
+    if not floats or len(floats) < len(view.run.inputs):
         return None
-    step, name = view.label(0), view.run.inputs[floats[0]].name
+    measured = np.flatnonzero(known[:, floats].all(axis=1))
+    first = lasting_from(np.all(same[measured][:, floats], axis=1))
+    if first is None:
+        return None
+    row, name = int(measured[first]), view.run.inputs[floats[0]].name
+    earliest = view.label(int(measured[first - 1])) + 1 if first else view.label(0)
+    events = view.events(types=["data_anomaly", "representation_collapse"])
+    seen = [e.step for e in events if earliest <= e.step <= view.label(row)]
+    step = min(seen, default=view.label(row))
     return Assessment(
         cause="constant_input",
         failure=FailureType.DATA_ANOMALY,
         confidence=0.85,
         description=(
             f"Constant input from step {step}: samples of {argument(name)} differ by "
-            f"{figure(float(spread[floats[0]]))} of their size, so all look the same."
+            f"{figure(float(spread[row, floats[0]]))} of their size, so all look the same."
         ),
         onset=step,
-        onset_range=(step, step),
-        evidence=view.events(types=["data_anomaly", "representation_collapse"]),
+        onset_range=(step if seen else earliest, step),
+        evidence=events,
         chain=(link(None, step, "preprocessing left no difference between samples"),),
         explains=frozenset(
             {
                 "labels_unrelated_to_inputs",
+                "input_distribution_shift",
                 "embedding_collapse",
                 "unknown",
                 "unnormalized_input",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Labels unrelated to inputs: everything works, yet the loss stays at chance."""
+"""Labels unrelated to inputs: everything works, yet the loss stays at (or goes to) chance."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 ENOUGH_STEPS = 100
+SOUND = 0.05
+"""Update over weight up to which steps are no trouble themselves. Heuristic: usual is 1e-3."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -23,10 +27,14 @@ def assess(view: CaseView) -> Assessment | None:
     chance = view.objective.ignorant
     if not np.isfinite(chance) or len(curve) < ENOUGH_STEPS or view.is_broken or curve.is_falling:
         return None
-    if not 0.95 * chance < curve.end < 1.3 * chance or curve.best < 0.88 * chance:
+    if not LIKE * chance < curve.end < 1.3 * chance:
         return None
     size = float(quiet(np.nanmedian, view.step_size)) if len(view.step_size) else float("nan")
-    if not 1e-4 < size < 0.05:
+    if not 1e-4 < size < SOUND:
+        return None
+    if curve.best < 0.88 * chance:
+        return _lost(view, chance)
+    if curve.end < 0.95 * chance:
         return None
     step = view.label(0)
     return Assessment(
@@ -43,3 +51,61 @@ def assess(view: CaseView) -> Assessment | None:
         chain=(link(None, step, "no pattern carries over from one batch to the next"),),
         explains=frozenset({"unknown"}),
     )
+
+
+LIKE = 0.85
+"""Share of what a constant answer scores that is no better. Heuristic: classes may be uneven."""
+KNOWN = 0.8
+"""Share of what a constant answer scores below which something had been learned. Heuristic."""
+AROUND = 10
+"""Steps on either side of the one on which what was learned is worth nothing any more."""
+
+
+def _lost(view: CaseView, chance: float) -> Assessment | None:
+    """Look for the step from which on what had been learned is worth nothing, at once and for good.
+
+    Weights that blow up or are replaced take the loss far above chance, or have other causes that
+    say so; labels that come from nowhere take a sound model to chance, or above for a while.
+    """
+    curve = view.curve
+    values, smooth = curve.values, curve.smooth
+    below = np.flatnonzero(smooth < (curve.best + chance) / 2)
+    if len(view.run.models) > 1 or curve.is_signed or not len(below):
+        return None
+    half = curve.width // 2 + 1
+    near = np.arange(max(AROUND, int(below[-1]) - half), min(len(values), int(below[-1]) + half))
+    rises = [curve.level(i, i + AROUND) - curve.level(i - AROUND, i) for i in near.tolist()]
+    if not len(near) or len(values) - near[-1] < ENOUGH_STEPS // 2:
+        return None
+    at = _split(values, int(near[int(np.nanargmax(rises))]))
+    before, after = curve.level(at - AROUND, at), curve.level(at, at + AROUND)
+    if not before < KNOWN * chance or not after > LIKE * chance:
+        return None
+    row = view.row_at(int(curve.steps[at]))
+    size = float(quiet(np.nanmax, view.step_size[max(0, row - AROUND) : row + 1]))
+    if size >= SOUND:  # NaN: not measured just there, and usually sound
+        return None
+    step = int(curve.steps[at])
+    return Assessment(
+        cause="labels_unrelated_to_inputs",
+        failure=FailureType.OBJECTIVE_MISMATCH,
+        confidence=0.4,
+        description=(
+            f"Labels unrelated to inputs from step {step}: the loss went from {figure(before)} to "
+            f"{figure(after)} at once and ended at {figure(curve.end)}, and a constant answer "
+            f"scores {figure(chance)}; steps were of sound size."
+        ),
+        onset=step,
+        onset_range=(max(step - 2, 0), step + 2),
+        evidence=view.events(types=["optimizer_instability"]),
+        chain=(link(None, step, "what had been learned holds for no batch any more"),),
+        explains=frozenset({"unknown"}),
+    )
+
+
+def _split(values: NDArray[np.float64], near: int) -> int:
+    """Return the index at which two levels fit the values around `near` best."""
+    places = range(max(2, near - AROUND // 2), min(len(values) - 2, near + AROUND // 2 + 1))
+    parts = [(values[max(0, i - AROUND) : i], values[i : i + AROUND]) for i in places]
+    errors = [len(a) * float(np.var(a)) + len(b) * float(np.var(b)) for a, b in parts]
+    return places[int(np.nanargmin(errors))]

@@ -20,7 +20,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not len(view.steps) or working(view).sum() < FEW:
         return None
     if np.nansum(view.ledger("steps")) > 0 or np.nansum(view.ledger("skipped")) > 0:
-        return None
+        return _stopped(view)
     weights = view.parameter(ParameterStat.WEIGHT_RMS)
     known = weights[:, ~np.isnan(weights).all(axis=0)]
     if known.size and bool((np.nanmax(known, axis=0) != np.nanmin(known, axis=0)).any()):
@@ -35,6 +35,20 @@ def assess(view: CaseView) -> Assessment | None:
         view.label(0),
         f"{int(working(view).sum())} backward passes ran and no optimizer ever stepped",
         0.9 if known.size or unmoved else 0.6,
+    )
+
+
+def _stopped(view: CaseView) -> Assessment | None:
+    """Report a loop that went on with losses and backward passes after its last step."""
+    notes = view.observations.get("optimizer_stopped", [])
+    if not notes:
+        return None
+    return loop_fault(
+        view,
+        "missing_optimizer_step",
+        notes[0].step,
+        f"{notes[0].figures['backwards']:.0f} backward passes ran after the optimizer's last step",
+        0.9,
     )
 
 

@@ -97,6 +97,7 @@ ELSEWHERE = frozenset(
         "nonfinite_parameter",
         "nonfinite_unlocated",
         "no_optimizer_step",
+        "optimizer_stopped",
         "gradients_not_cleared",
         "cleared_before_step",
         "clipped_after_step",

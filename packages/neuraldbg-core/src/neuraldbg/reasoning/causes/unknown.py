@@ -11,10 +11,12 @@ from neuraldbg.causes import UNKNOWN
 from neuraldbg.reasoning.cause import Assessment, figure, link, named
 from neuraldbg.reasoning.symptoms import EXTERNAL, departure_row, replaced_row, runs_away
 from neuraldbg.reasoning.view import quiet
-from neuraldbg.schema.facts import ActivationStat
+from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 
@@ -139,12 +141,22 @@ DONE = 0.98
 """Progress from which small gradients mean that nothing is left to learn."""
 
 
+def _present(view: CaseView, path: str) -> NDArray[np.float64]:
+    """Return the gradient RMS of a layer, `[T]`, NaN where there was none at all.
+
+    A part that was frozen or cut off within the run has none: that is no gradient that faded.
+    """
+    state = view.parameter(ParameterStat.GRAD_STATE)[:, view.flow.matrices.get(path, [])]
+    absent = (state == GradState.NONE).all(axis=1)
+    return np.where(absent, np.nan, view.layer_gradient(path))
+
+
 def _vanished(view: CaseView) -> Assessment | None:
     """Name the first layer whose gradient was sound and went, while later layers kept theirs."""
     weighted = [x.path for x in view.flow.weighted]
     if len(weighted) < 2 or len(view.steps) < 60 or view.curve.progress > DONE:
         return None
-    rms = {path: view.layer_gradient(path) for path in weighted}
+    rms = {path: _present(view, path) for path in weighted}
     left = {p: float(view.late(g)) / max(float(view.early(g, 20)), 1e-30) for p, g in rms.items()}
     layer = weighted[0]
     late = float(view.late(rms[layer]))
@@ -153,7 +165,7 @@ def _vanished(view: CaseView) -> Assessment | None:
     if not small or not left[layer] < GONE or not after or not after[-1] > KEPT:
         return None
     usual = float(quiet(np.nanmedian, rms[layer][:20]))
-    lower = np.flatnonzero(~(rms[layer] < 0.3 * usual))
+    lower = np.flatnonzero(rms[layer] >= 0.3 * usual)
     step = view.label(int(lower[-1]) + 1)
     return Assessment(
         cause=UNKNOWN,

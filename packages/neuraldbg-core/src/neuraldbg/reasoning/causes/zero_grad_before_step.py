@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.reasoning.loop import lasting_from, loop_fault, rows_with, since
+from neuraldbg.schema.facts import ParameterStat
 
 if TYPE_CHECKING:
     from neuraldbg.reasoning.cause import Assessment
@@ -14,10 +17,10 @@ if TYPE_CHECKING:
 
 def assess(view: CaseView) -> Assessment | None:
     """Report a loop whose steps (nearly) all find their gradients cleared."""
-    if not len(view.steps) or view.curve.learned:
+    if not len(view.steps):
         return None
     row = lasting_from(rows_with(view, "is_cleared_before_step"))
-    if row is None:
+    if row is None or (view.curve.learned and not _stands_still(view, row)):
         return None
     return loop_fault(
         view,
@@ -26,3 +29,14 @@ def assess(view: CaseView) -> Assessment | None:
         "gradients are cleared between backward and the optimizer step, so the step does nothing",
         0.9,
     )
+
+
+def _stands_still(view: CaseView, row: int) -> bool:
+    """Whether no weight moves any more from a row on, to the bit.
+
+    A loop that clears gradients early for a reason, as where each is used within the backward, goes
+    on learning.
+    """
+    moved = view.parameter(ParameterStat.UPDATE_RMS)[row:]
+    known = moved[np.isfinite(moved)]
+    return len(known) > 0 and not known.any()
