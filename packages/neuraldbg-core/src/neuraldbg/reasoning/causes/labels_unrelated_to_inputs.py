@@ -75,12 +75,16 @@ def _lost(view: CaseView, chance: float) -> Assessment | None:
     half = curve.width // 2 + 1
     near = np.arange(max(AROUND, int(below[-1]) - half), min(len(values), int(below[-1]) + half))
     rises = [curve.level(i, i + AROUND) - curve.level(i - AROUND, i) for i in near.tolist()]
-    if not len(near) or len(values) - near[-1] < ENOUGH_STEPS // 2:
+    if not len(near) or len(values) - near[-1] < ENOUGH_STEPS:
         return None
     at = _split(values, int(near[int(np.nanargmax(rises))]))
     before, after = curve.level(at - AROUND, at), curve.level(at, at + AROUND)
     if not before < KNOWN * chance or not after > LIKE * chance:
         return None
+    known = np.flatnonzero(smooth[:at] < KNOWN * chance)
+    was_there = float(np.nanmax(smooth[known[0] : max(at - half, known[0] + 1)])) > LIKE * chance
+    if was_there or not float(np.nanmin(smooth[at + half :])) > LIKE * chance:
+        return None  # it comes and goes, as where a network that moves sets the targets
     row = view.row_at(int(curve.steps[at]))
     size = float(quiet(np.nanmax, view.step_size[max(0, row - AROUND) : row + 1]))
     if size >= SOUND:  # NaN: not measured just there, and usually sound
