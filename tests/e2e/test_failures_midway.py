@@ -72,7 +72,11 @@ CAUSES = {
 @pytest.mark.parametrize("fault", CAUSES)
 @pytest.mark.parametrize("is_regression", [True, False])
 def test_a_fault_that_begins_midway_is_named_from_its_step_on(fault, is_regression):
+    """Numbers that no longer follow may be another network's: of them nothing is said."""
     dbg = train(fault, is_regression=is_regression, seed=0)
+    if fault == "labels" and is_regression:
+        assert dbg.explain_failure() == []
+        return
     first = dbg.explain_failure()[0]
     cause, step = CAUSES[fault]
     assert first.cause == cause

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.objective import CLASSIFICATIONS
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -64,13 +65,16 @@ AROUND = 10
 def _lost(view: CaseView, chance: float) -> Assessment | None:
     """Look for the step from which on what had been learned is worth nothing, at once and for good.
 
+    Of classes only: numbers that are targets may be another network's, which is replaced at times,
+    and a critic that tells two kinds apart is meant to end at chance.
     Weights that blow up or are replaced take the loss far above chance, or have other causes that
     say so; labels that come from nowhere take a sound model to chance, or above for a while.
     """
     curve = view.curve
     values, smooth = curve.values, curve.smooth
     below = np.flatnonzero(smooth < (curve.best + chance) / 2)
-    if len(view.run.models) > 1 or curve.is_signed or not len(below):
+    is_class = any(name in CLASSIFICATIONS for name in view.objective.names)
+    if not is_class or len(view.run.models) > 1 or curve.is_signed or not len(below):
         return None
     half = curve.width // 2 + 1
     near = np.arange(max(AROUND, int(below[-1]) - half), min(len(values), int(below[-1]) + half))
@@ -84,7 +88,7 @@ def _lost(view: CaseView, chance: float) -> Assessment | None:
     known = np.flatnonzero(smooth[:at] < KNOWN * chance)
     was_there = float(np.nanmax(smooth[known[0] : max(at - half, known[0] + 1)])) > LIKE * chance
     if was_there or not float(np.nanmin(smooth[at + half :])) > LIKE * chance:
-        return None  # it comes and goes, as where a network that moves sets the targets
+        return None  # it comes and goes
     row = view.row_at(int(curve.steps[at]))
     size = float(quiet(np.nanmax, view.step_size[max(0, row - AROUND) : row + 1]))
     if size >= SOUND:  # NaN: not measured just there, and usually sound
