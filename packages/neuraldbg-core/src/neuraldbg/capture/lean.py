@@ -280,6 +280,12 @@ class Lean:
             steps.microscope.step = steps.label
             self._remember_forward()
 
+    def gradient_left(self) -> None:
+        """The gradient that is looked at is not there as the optimizer steps: is any?"""
+        if self.is_bare and self._held.owned is not None:
+            self._is_gone = all(t.grad is None for t in self._held.owned.tensors)
+            self._is_odd |= self._is_gone
+
     def fail(self, where: str, error: Exception) -> None:
         """`Quick` failed: the session hears nothing any more."""
         switch_off(self._steps, where, error)
@@ -343,9 +349,6 @@ class Lean:
     def bare_step_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """The same on a bare step."""
         now = self._steps.now
-        if self.sentry.is_gone and self._held.owned is not None:
-            self._is_gone = all(t.grad is None for t in self._held.owned.tensors)
-            self._is_odd |= self._is_gone
         self._rate = rate(optimizer)
         now.steps += 1
         now.evaluations += 1

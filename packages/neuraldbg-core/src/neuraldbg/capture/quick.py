@@ -177,11 +177,14 @@ class Quick:
         if get_ident() == self._thread:
             try:
                 is_ours = optimizer is self._optimizer and self._phase == PASSED
-                if is_ours and not (self._sentry.is_broken() or self._sentry.is_gone):
+                is_gone = is_ours and self._sentry.is_gone
+                if is_ours and not (is_gone or self._sentry.is_broken()):
                     self._phase, self._rate = STEPPED, rate(optimizer)
                     return None
                 self.spill()
-                if is_ours and not self._sentry.is_gone:
+                if is_gone:
+                    self._lean.gradient_left()
+                elif is_ours:
                     self._lean.gradient_broke()
             except Exception as error:  # noqa: BLE001 - promise 4
                 self._fail("stepping", error)
