@@ -36,10 +36,8 @@ def test_a_glance_at_a_sharded_gradient_reads_the_part_of_this_rank(size):
     sentry.glance = cast("nn.Parameter", bias)
     broke: list[bool] = []
     lean = SimpleNamespace(sentry=sentry, gradient_broke=lambda: broke.append(True))
-    quick, optimizer = (
-        Quick(cast("Any", lean)),
-        cast("Any", SimpleNamespace(param_groups=[{"lr": 0.1}])),
-    )
+    quick = Quick(cast("Any", lean))
+    optimizer = cast("Any", SimpleNamespace(param_groups=[{"params": [bias], "lr": 0.1}]))
     quick._thread, quick._optimizer = get_ident(), optimizer
     for is_broken in (False, True):
         values[1] = float("nan") if is_broken else 1.0

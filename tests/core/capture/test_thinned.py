@@ -16,7 +16,7 @@ from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.quick import Quick
 from neuraldbg.capture.sentry import Sentry
 from neuraldbg.capture.usual import NORM_FAR, RARE, RECENT, Usual
-from neuraldbg.schema.facts import GradState, InputStat, ParameterStat
+from neuraldbg.schema.facts import GradState, InputStat, OptimizerStat, ParameterStat
 from neuraldbg.trace.layout import LEDGER_FIELDS
 
 FULL, EVERY, STEPS = 70, 25, 260
@@ -204,6 +204,44 @@ def test_gradients_that_are_no_longer_cleared_are_told_from_that_step_on(schedul
     found = [(h.cause, h.onset) for h in dbg.explain_failure()]
     assert told == ([] if later == "zeros" else [(SPIKE, "gradients_not_cleared")])
     assert found[:1] == ([] if later == "zeros" else [("missing_zero_grad", SPIKE - 1)])
+
+
+class Sign(torch.optim.Optimizer):
+    """An optimizer whose groups have no lr."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"size": 1e-3})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.sub_(group["size"] * parameter.grad.sign())
+
+
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_the_lr_of_a_thinned_step_is_the_one_that_a_full_step_has(schedule, is_bare):
+    """The largest of the groups that hold parameters; some optimizers have none at all."""
+    schedule(is_bare=is_bare)
+    for make in (
+        lambda p: torch.optim.SGD(
+            [{"params": p[:2], "lr": 0.01}, {"params": p[2:], "lr": 0.02}, {"params": [], "lr": 9}]
+        ),
+        Sign,
+    ):
+        model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+        optimizer = make([*model.parameters()])
+        with NeuralDbg(model) as dbg:
+            for _ in range(STEPS):
+                optimizer.zero_grad()
+                loss = model(torch.randn(8, 6)).square().mean()
+                loss.backward()
+                optimizer.step()
+                dbg.record_loss(loss.item())
+        lr = dbg.trace.facts.optimizer[:, 0, OptimizerStat.LR]
+        expected = math.nan if make is Sign else 0.02
+        np.testing.assert_allclose(lr, np.full(STEPS, expected), rtol=1e-6)
+        assert dbg.trace.run.warnings == ()
 
 
 def test_questions_see_steps_that_are_held_back(schedule):

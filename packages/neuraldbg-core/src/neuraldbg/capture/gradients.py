@@ -344,12 +344,11 @@ def _length(t: torch.Tensor) -> int:
 def optimizer_row(groups: Sequence[Mapping[str, Any]], stepped: int) -> np.ndarray:
     """Return `[len(OptimizerStat)]` float32: the hyper-parameters in force on this step."""
     row = np.full(len(OptimizerStat), np.nan, dtype=np.float32)
-    groups = [g for g in groups if g["params"]] or groups
+    groups = _in_use(groups)
     biggest = groups[0] if len(groups) == 1 else max(groups, key=_size)
-    rates = [float(g["lr"]) for g in groups if "lr" in g]
     row[OptimizerStat.STEPPED] = stepped
-    if rates:
-        row[OptimizerStat.LR], row[OptimizerStat.LR_MIN] = max(rates), min(rates)
+    if known := rates(groups):
+        row[OptimizerStat.LR], row[OptimizerStat.LR_MIN] = max(known), min(known)
     betas = biggest.get("betas")
     momentum = betas[0] if isinstance(betas, tuple | list) else biggest.get("momentum", math.nan)
     row[OptimizerStat.MOMENTUM] = _number(momentum)
@@ -358,6 +357,15 @@ def optimizer_row(groups: Sequence[Mapping[str, Any]], stepped: int) -> np.ndarr
         row[OptimizerStat.BETA2] = _number(betas[1])
     row[OptimizerStat.EPS] = _number(biggest.get("eps", math.nan))
     return row
+
+
+def rates(groups: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the lr of each group that holds parameters; some optimizers have none."""
+    return [float(g["lr"]) for g in _in_use(groups) if "lr" in g]
+
+
+def _in_use(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [g for g in groups if g["params"]] or groups
 
 
 def _size(group: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture.cleared import has_any, mark
+from neuraldbg.capture.gradients import rates
 from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import GradState, ParameterStat
 
@@ -87,10 +88,8 @@ class Sentry:
 
 
 def rate(optimizer: torch.optim.Optimizer) -> float:
-    """Return the largest lr over its groups; NaN where it is no plain number."""
-    groups = optimizer.param_groups
-    lr = groups[0]["lr"] if len(groups) == 1 else max(g["lr"] for g in groups)
-    return lr if type(lr) is float else float(lr) if type(lr) is int else math.nan
+    """Return its lr, as `OptimizerStat.LR` has it; NaN where it has none."""
+    return max(rates(optimizer.param_groups), default=math.nan)
 
 
 def settings(optimizer: torch.optim.Optimizer) -> list[tuple[Any, ...]]:
