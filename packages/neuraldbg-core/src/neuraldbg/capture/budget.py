@@ -3,7 +3,7 @@
 
 A step that is not watched in full is *thinned*: no tap runs, and of all figures only the loss, the
 gradient norms, the learning rate and the counts of the ledger are kept. Where even that exceeds
-the budget, most thinned steps are bare: the loss is kept, nothing else.
+the budget, most thinned steps are bare: the loss and the learning rate are kept.
 
 The account is an integral: what is not spent is saved up until it pays for a full step, so the
 share holds over any stretch of steps, whatever single steps cost.
@@ -62,7 +62,7 @@ class Budget:
         self.share, self.free_s = share, free_s
         self.is_on = self.is_deep = True
         self.is_bare = False
-        """Whether most thinned steps are bare: nothing but the loss is heard of them."""
+        """Whether most thinned steps are bare: hardly more than the loss is heard."""
         self.heard_every = HEARD_EVERY
         """Thinned steps to one that is not bare, then."""
         self._spent = self._spent_in_all = 0.0

@@ -21,7 +21,7 @@ from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.cleared import Sentinels
 from neuraldbg.capture.containment import contained
 from neuraldbg.capture.gradients import ParameterBoard
-from neuraldbg.capture.inputs import InputBoard
+from neuraldbg.capture.inputs import InputBoard, batch_size
 from neuraldbg.capture.late import Lateness
 from neuraldbg.capture.lean import Lean
 from neuraldbg.capture.ledger import Ledger
@@ -185,6 +185,14 @@ class Steps:
         else:
             self._group.append(self._seal())
         self.board.is_awaiting = False
+
+    def count_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
+        """Count an outermost training forward of the open step, its mode and its batch."""
+        now = self.now
+        now.forwards += 1
+        if not module.training and self.wiring.is_mode_dependent(module):
+            now.eval_mode_forwards += 1
+        now.batch_size = max(now.batch_size, batch_size(args, kwargs))
 
     def observe(self, found: Sequence[Observation] | None) -> None:
         """Note on the open step what was found."""

@@ -3,8 +3,9 @@
 
 On a thinned step the hooks of the layers are off the modules. The loss and the gradients are still
 looked at for NaN and Inf before the weights move, and the microscope has what it needs to run the
-step again. Where even that exceeds the budget, most thinned steps are *bare*: the loss alone is
-looked at, and what entered the model is at hand until the step closes.
+step again. Where even that exceeds the budget, most thinned steps are *bare*: the loss, the lr, the
+mode and one early gradient are looked at, and what entered the model is at hand until the step
+closes.
 
 Steps wait in a block until it is full, the next full step comes, anything is asked of the session,
 or `HELD_S` is over. A step on which anything is odd is never held back: it closes as any other,
@@ -23,7 +24,6 @@ from neuraldbg.capture import wiring
 from neuraldbg.capture.containment import switch_off
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
-from neuraldbg.capture.inputs import batch_size
 from neuraldbg.capture.quick import Bare, Quick
 from neuraldbg.capture.rack import Rack
 from neuraldbg.capture.segment import Segment
@@ -168,11 +168,8 @@ class Lean:
     ) -> None:
         """See `Recorder.forward_began`; the step is open."""
         start = thread_time() if self._is_clocked else 0.0
-        steps, now = self._steps, self._steps.now
-        now.forwards += 1
-        if not module.training and steps.wiring.is_mode_dependent(module):
-            now.eval_mode_forwards += 1
-        now.batch_size = max(now.batch_size, batch_size(args, kwargs))
+        steps = self._steps
+        steps.count_forward(module, args, kwargs)
         steps.microscope.step = steps.label
         steps.microscope.begin_forward(module, args, kwargs)
         if self._is_clocked:
@@ -185,8 +182,7 @@ class Lean:
         self.entered = (args, kwargs)
         if not module.training and self._steps.wiring.is_mode_dependent(module):
             self._hear()
-            self._steps.now.forwards += 1
-            self._steps.now.eval_mode_forwards += 1
+            self.forward_began(module, args, kwargs)
 
     def backward_began(self, losses: Sequence[Any]) -> list[float]:
         """See `Listener`; returns the losses that were read."""

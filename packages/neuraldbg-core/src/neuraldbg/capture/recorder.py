@@ -120,11 +120,8 @@ class Recorder(Steps):
     ) -> None:
         """Count an outermost training forward and measure what enters it."""
         self.follow()
-        self.now.forwards += 1
-        if not module.training and self.wiring.is_mode_dependent(module):
-            self.now.eval_mode_forwards += 1
+        self.count_forward(module, args, kwargs)
         self.inputs.observe(name, args, kwargs)
-        self.now.batch_size = max(self.now.batch_size, batch_size(args, kwargs))
 
     def _eval_forward(self, module: nn.Module) -> None:
         self.now.eval_forwards += 1

@@ -114,11 +114,13 @@ class Curve:
         """
         if not len(self.finite):
             return float("nan")
-        first, level = float(self.finite[0]), float(np.median(self.finite[:3]))
-        if len(self.finite) < 20 or level <= THROWN * first or first <= 0:
-            return first if len(self.finite) < 20 else level
-        is_thrown = level - first > 6 * self.noise or self._ends_above(FAR * first)
-        return first if is_thrown else level
+        if len(self.finite) < 20:
+            return self.first
+        level = float(np.median(self.finite[:3]))
+        if not 0 < THROWN * self.first < level:
+            return level
+        is_thrown = level - self.first > 6 * self.noise or self._ends_above(FAR * self.first)
+        return self.first if is_thrown else level
 
     @cached_property
     def origin(self) -> float:
@@ -135,10 +137,11 @@ class Curve:
     @cached_property
     def end(self) -> float:
         """Median of the last tenth (at least 5 steps) of the finite values."""
-        if not len(self.finite):
-            return float("nan")
-        count = min(max(5, len(self.finite) // 10), len(self.finite))
-        return float(np.median(self.finite[-count:]))
+        return float(np.median(self._tail)) if len(self._tail) else float("nan")
+
+    @cached_property
+    def _tail(self) -> Array:
+        return self.finite[-max(5, len(self.finite) // 10) :]
 
     @cached_property
     def best(self) -> float:
@@ -226,9 +229,8 @@ class Curve:
         return bool(rise > max(beyond, (factor - 1) * abs(low)) and self.end > 1.2 * self.start)
 
     def _ends_above(self, level: float) -> bool:
-        """Whether each finite value of the last tenth (at least 5) lies above a level."""
-        tail = self.finite[-max(5, len(self.finite) // 10) :]
-        return len(self.finite) >= 20 and float(tail.min()) > level
+        """Whether each finite value of the last tenth lies above a level."""
+        return len(self.finite) >= 20 and float(self._tail.min()) > level
 
     @cached_property
     def is_falling(self) -> bool:

@@ -14,8 +14,6 @@ from neuraldbg.schema.facts import InputStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from neuraldbg.reasoning.view import CaseView
 
 SAME = 1e-3
@@ -30,13 +28,13 @@ def assess(view: CaseView) -> Assessment | None:
     if not float(quiet(np.nanmedian, batch)) > 1:
         return None
     spread = view.inputs(InputStat.SAMPLE_SPREAD)
-    same: NDArray[np.bool_] = np.less(spread, SAME)
-    known: NDArray[np.bool_] = np.isfinite(spread)
-    floats = [i for i, x in enumerate(view.run.inputs) if "float" in x.dtype and known[:, i].any()]
+    known = np.asarray(np.isfinite(spread).any(axis=0))
+    floats = [i for i, x in enumerate(view.run.inputs) if "float" in x.dtype and known[i]]
     if not floats or len(floats) < len(view.run.inputs):
         return None
-    measured = np.flatnonzero(known[:, floats].all(axis=1))
-    first = lasting_from(np.all(same[measured][:, floats], axis=1))
+    widest = np.max(spread[:, floats], axis=1)
+    measured = np.flatnonzero(np.isfinite(widest))
+    first = lasting_from(np.less(widest[measured], SAME))
     if first is None:
         return None
     row, name = int(measured[first]), view.run.inputs[floats[0]].name

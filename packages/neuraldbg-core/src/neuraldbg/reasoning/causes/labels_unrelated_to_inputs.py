@@ -15,7 +15,9 @@ from neuraldbg.schema.vocabulary import FailureType
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from neuraldbg.reasoning.curve import Curve
     from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.events import SemanticEvent
 
 ENOUGH_STEPS = 100
 SOUND = 0.05
@@ -38,18 +40,29 @@ def assess(view: CaseView) -> Assessment | None:
     if curve.end < 0.95 * chance:
         return None
     step = view.label(0)
+    return _assessment(
+        (step, step),
+        f"Labels unrelated to inputs from step {step}: after {len(curve)} steps of sound size "
+        f"the loss is {figure(curve.end)}, and a constant answer scores {figure(chance)}.",
+        "no pattern carries over from one batch to the next",
+        view.events(types=["optimizer_instability"], state="loss_plateau"),
+    )
+
+
+def _assessment(
+    reach: tuple[int, int], description: str, reason: str, evidence: tuple[SemanticEvent, ...]
+) -> Assessment:
+    """Return the assessment of labels that came loose in the middle of these steps."""
+    step = sum(reach) // 2
     return Assessment(
         cause="labels_unrelated_to_inputs",
         failure=FailureType.OBJECTIVE_MISMATCH,
         confidence=0.4,
-        description=(
-            f"Labels unrelated to inputs from step {step}: after {len(curve)} steps of sound size "
-            f"the loss is {figure(curve.end)}, and a constant answer scores {figure(chance)}."
-        ),
+        description=description,
         onset=step,
-        onset_range=(step, step),
-        evidence=view.events(types=["optimizer_instability"], state="loss_plateau"),
-        chain=(link(None, step, "no pattern carries over from one batch to the next"),),
+        onset_range=reach,
+        evidence=evidence,
+        chain=(link(None, step, reason),),
         explains=frozenset({"unknown"}),
     )
 
@@ -63,52 +76,57 @@ AROUND = 10
 
 
 def _lost(view: CaseView, chance: float) -> Assessment | None:
-    """Look for the step from which on what had been learned is worth nothing, at once and for good.
+    """Report the step from which on what had been learned is worth nothing.
 
     Of classes only: numbers that are targets may be another network's, which is replaced at times,
     and a critic that tells two kinds apart is meant to end at chance.
+    """
+    curve = view.curve
+    is_class = any(name in CLASSIFICATIONS for name in view.objective.names)
+    if not is_class or len(view.run.models) > 1 or curve.is_signed:
+        return None
+    at = _fallen_at(curve, chance)
+    if at is None:
+        return None
+    step = int(curve.steps[at])
+    row = view.row_at(step)
+    size = float(quiet(np.nanmax, view.step_size[max(0, row - AROUND) : row + 1]))
+    if size >= SOUND:  # NaN: not measured just there, and usually sound
+        return None
+    before, after = curve.level(at - AROUND, at), curve.level(at, at + AROUND)
+    return _assessment(
+        (step - 2, step + 2),
+        f"Labels unrelated to inputs from step {step}: the loss went from {figure(before)} to "
+        f"{figure(after)} at once and ended at {figure(curve.end)}, and a constant answer "
+        f"scores {figure(chance)}; steps were of sound size.",
+        "what had been learned holds for no batch any more",
+        view.events(types=["optimizer_instability"]),
+    )
+
+
+def _fallen_at(curve: Curve, chance: float) -> int | None:
+    """Return the index from which on a loss is no better than chance, at once and for good.
+
     Weights that blow up or are replaced take the loss far above chance, or have other causes that
     say so; labels that come from nowhere take a sound model to chance, or above for a while.
     """
-    curve = view.curve
     values, smooth = curve.values, curve.smooth
     below = np.flatnonzero(smooth < (curve.best + chance) / 2)
-    is_class = any(name in CLASSIFICATIONS for name in view.objective.names)
-    if not is_class or len(view.run.models) > 1 or curve.is_signed or not len(below):
+    if not len(below):
         return None
-    half = curve.width // 2 + 1
-    near = np.arange(max(AROUND, int(below[-1]) - half), min(len(values), int(below[-1]) + half))
-    rises = [curve.level(i, i + AROUND) - curve.level(i - AROUND, i) for i in near.tolist()]
-    if not len(near) or len(values) - near[-1] < ENOUGH_STEPS:
+    last, half = int(below[-1]), curve.width // 2 + 1
+    near = range(max(AROUND, last - half), min(len(values), last + half))
+    if not near or len(values) - near[-1] < ENOUGH_STEPS:
         return None
-    at = _split(values, int(near[int(np.nanargmax(rises))]))
+    rises = [curve.level(i, i + AROUND) - curve.level(i - AROUND, i) for i in near]
+    at = _split(values, near[int(np.nanargmax(rises))])
     before, after = curve.level(at - AROUND, at), curve.level(at, at + AROUND)
     if not before < KNOWN * chance or not after > LIKE * chance:
         return None
     known = np.flatnonzero(smooth[:at] < KNOWN * chance)
     was_there = float(np.nanmax(smooth[known[0] : max(at - half, known[0] + 1)])) > LIKE * chance
-    if was_there or not float(np.nanmin(smooth[at + half :])) > LIKE * chance:
-        return None  # it comes and goes
-    row = view.row_at(int(curve.steps[at]))
-    size = float(quiet(np.nanmax, view.step_size[max(0, row - AROUND) : row + 1]))
-    if size >= SOUND:  # NaN: not measured just there, and usually sound
-        return None
-    step = int(curve.steps[at])
-    return Assessment(
-        cause="labels_unrelated_to_inputs",
-        failure=FailureType.OBJECTIVE_MISMATCH,
-        confidence=0.4,
-        description=(
-            f"Labels unrelated to inputs from step {step}: the loss went from {figure(before)} to "
-            f"{figure(after)} at once and ended at {figure(curve.end)}, and a constant answer "
-            f"scores {figure(chance)}; steps were of sound size."
-        ),
-        onset=step,
-        onset_range=(max(step - 2, 0), step + 2),
-        evidence=view.events(types=["optimizer_instability"]),
-        chain=(link(None, step, "what had been learned holds for no batch any more"),),
-        explains=frozenset({"unknown"}),
-    )
+    stays = float(np.nanmin(smooth[at + half :])) > LIKE * chance
+    return at if stays and not was_there else None  # else it comes and goes
 
 
 def _split(values: NDArray[np.float64], near: int) -> int:

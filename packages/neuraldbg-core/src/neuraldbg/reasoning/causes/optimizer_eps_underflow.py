@@ -50,8 +50,9 @@ def _lost(view: CaseView) -> Assessment | None:
         return None
     moved = view.parameter(ParameterStat.UPDATE_RMS) / view.lr[:, None]
     decay = np.nanmax(view.optimizer(OptimizerStat.WEIGHT_DECAY), initial=0.0)
-    bound = _bound(view) + decay * view.parameter(ParameterStat.WEIGHT_RMS)
-    thrown = np.isfinite(moved) & (moved > FAR * bound)
+    bound = _bound(view)
+    most = FAR * (bound + decay * view.parameter(ParameterStat.WEIGHT_RMS))
+    thrown = np.isfinite(moved) & (moved > most)
     rows = np.flatnonzero(thrown.any(axis=1))
     if not len(rows):
         return None
@@ -64,7 +65,7 @@ def _lost(view: CaseView) -> Assessment | None:
         confidence=0.9,
         description=(
             f"Optimizer eps underflow at step {step}: one update is {figure(far)} times the lr, "
-            f"and Adam's are at most {figure(_bound(view))} times unless second moments have "
+            f"and Adam's are at most {figure(bound)} times unless second moments have "
             f"rounded to 0 and eps {figure(eps)} alone divides."
         ),
         onset=step,
