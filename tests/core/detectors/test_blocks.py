@@ -9,9 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from neuraldbg.detectors.loss_curve import MANY, REVIEW_EVERY, LossCurve
+from neuraldbg.detectors.transitions import observed
+from neuraldbg.hookspecs import hookimpl
 from neuraldbg.plugins import DetectorRunner, PluginHost
 from neuraldbg.schema.facts import GradState
 from neuraldbg.schema.thinned import ThinnedSteps
+from neuraldbg.schema.vocabulary import EventType
 from neuraldbg.settings import Settings
 from neuraldbg.testing import make_facts, make_run
 from neuraldbg.trace.layout import LEDGER_FIELDS
@@ -126,3 +129,51 @@ def test_steps_without_a_loss_are_taken(count):
     before = dict(vars(curve))
     assert curve.absorb(block(100, [None] * count, np.full((count, PARAMETERS), np.nan)))
     assert vars(curve) == before
+
+
+class Marked:
+    """Tells of one step, and takes all others in bulk."""
+
+    name = "marked"
+    event_types = frozenset({EventType.OPTIMIZER_INSTABILITY})
+
+    def __init__(self, run, settings):
+        self.alone, self.taken = [], []
+
+    def on_step(self, facts):
+        self.alone.append(facts.step)
+        told = EventType.OPTIMIZER_INSTABILITY, ("stable", "loss_spike")
+        where = {"kind": "told", "step": facts.step, "layer": None, "evidence": {}}
+        return [observed(self.name, *told, **where)] if facts.step == 700 else []
+
+    def absorb(self, steps):
+        if 700 in steps.steps:
+            return False
+        self.taken += steps.steps.tolist()
+        return True
+
+    def on_finish(self):
+        return ()
+
+
+def test_a_block_with_one_step_to_tell_is_taken_in_bulk_around_it():
+    made = []
+
+    class Kept(Marked):
+        def __init__(self, run, settings):
+            super().__init__(run, settings)
+            made.append(self)
+
+    class Plugin:
+        @hookimpl
+        def neuraldbg_detectors(self):
+            return [Kept]
+
+    host = PluginHost(plugins={"tested": Plugin()}, discover=False, disabled="builtin")
+    runner = DetectorRunner(host, RUN, Settings())
+    events = runner.on_thinned(block(0, [1.0] * 1024, np.full((1024, PARAMETERS), np.nan)))
+    (marked,) = made
+    assert [event.step for event in events] == [700]
+    assert runner.fresh == tuple(events)
+    assert len(marked.alone) <= 4
+    assert sorted(marked.alone + marked.taken) == list(range(1024))

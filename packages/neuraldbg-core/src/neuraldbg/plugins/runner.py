@@ -14,7 +14,7 @@ from neuraldbg.schema.events import SemanticEvent
 from neuraldbg.schema.vocabulary import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from neuraldbg.plugins.host import PluginHost
     from neuraldbg.schema.facts import StepFacts
@@ -30,6 +30,8 @@ PER_RUN = 5_000
 """Events at most of one run. Heuristic: about 2 MB of trace."""
 PER_CALL = 10_000
 """Events at most that one call may return: a generator without end must not stop training."""
+ALONE = 4
+"""Steps that are shown one by one where a detector does not take them in bulk."""
 SEVERITIES = list(Severity)
 
 Key = tuple[object, ...]
@@ -95,23 +97,39 @@ class DetectorRunner:
 
         The events are those that showing them one by one would have given, in the same order.
         """
-        waiting = [one for one in self._running if not self._is_absorbed(one, steps)]
-        self._step = int(steps.steps[-1])
-        if not waiting:
-            events = self._failures()
-            self._note_fresh(events)
-            return events
+        self.fresh = ()
         found: dict[str, SemanticEvent] = {}
         fresh: tuple[SemanticEvent, ...] = ()
+        for asked in self._show(steps, self._running):
+            fresh += self.fresh
+            found |= {event.id: event for event in asked}
+        self._step = int(steps.steps[-1])
+        self.fresh = ()
+        failures = self._failures()
+        self._note_fresh(failures)
+        self.fresh = fresh + self.fresh
+        return [*found.values(), *failures]
+
+    def _show(self, steps: ThinnedSteps, waiting: list[_Running]) -> Iterator[list[SemanticEvent]]:
+        """Show steps to these detectors; yields what each step that was shown alone gave.
+
+        Where one does not take them in bulk it is asked of either half: most often few of the
+        steps are to be told.
+        """
+        waiting = [one for one in waiting if one in self._running]
+        waiting = [one for one in waiting if not self._is_absorbed(one, steps)]
+        if not waiting:
+            return
+        if len(steps) > ALONE:
+            half = len(steps) // 2
+            yield from self._show(steps.part(slice(half)), waiting)
+            yield from self._show(steps.part(slice(half, None)), waiting)
+            return
         for index in range(len(steps)):
             facts = steps.facts(index)
             self._step = facts.step
-            asked = self._ask("on_step", lambda detector, f=facts: detector.on_step(f), waiting)  # type: ignore[misc]
-            fresh += self.fresh
-            found |= {event.id: event for event in asked}
+            yield self._ask("on_step", lambda detector, f=facts: detector.on_step(f), waiting)  # type: ignore[misc]
             waiting = [one for one in waiting if one in self._running]
-        self.fresh = fresh
-        return list(found.values())
 
     def _is_absorbed(self, running: _Running, steps: ThinnedSteps) -> bool:
         """Whether the detector took the steps in bulk: they could not make an event of its own."""

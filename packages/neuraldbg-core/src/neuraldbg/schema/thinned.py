@@ -24,7 +24,7 @@ _LEDGER = {f.name: type(getattr(LedgerFacts(), f.name)) for f in dataclasses.fie
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ThinnedSteps:
-    """Up to some dozen consecutive steps on which no tap ran, `T` of them, none of them odd.
+    """Consecutive steps, up to some thousand, on which no tap ran, `T` of them, none of them odd.
 
     The overhead budget makes them. Nothing was measured but what stands here.
     """
@@ -64,6 +64,20 @@ class ThinnedSteps:
             ledger=self._ledger(index),
             is_sampled=False,
             seconds=float(self.seconds[index]),
+        )
+
+    def part(self, which: slice) -> ThinnedSteps:
+        """Return some of them, in order."""
+        return dataclasses.replace(
+            self,
+            steps=self.steps[which],
+            losses=self.losses[which],
+            metrics=self.metrics[which],
+            grad_norm=self.grad_norm[which],
+            grad_state=self.grad_state[which],
+            optimizer=self.optimizer[which],
+            ledger=self.ledger[which],
+            seconds=self.seconds[which],
         )
 
     def parameter(self, index: int | slice) -> NDArray[np.float32]:
