@@ -43,6 +43,46 @@ def two_phases(*, resume):
     return dbg, losses
 
 
+def continued(*, resume):
+    """Watch the second part of a job only: weights of the first, a new optimizer, much noise."""
+    torch.manual_seed(0)
+    w = torch.randn(20)
+
+    def train(model, optimizer, steps, dbg=None):
+        losses = []
+        for _ in range(steps):
+            x = torch.randn(128, 20)
+            loss = F.mse_loss(model(x)[:, 0], (x @ w).sign() * 0.5 + 1.5 * torch.randn(128))
+            update(optimizer, loss)
+            losses.append(loss.item())
+            if dbg is not None:
+                dbg.record_loss(loss)
+        return losses
+
+    model = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 1))
+    before = torch.optim.Adagrad(model.parameters(), lr=0.3)
+    train(model, before, 600)
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.3)
+    if resume:
+        optimizer.load_state_dict(before.state_dict())
+    with NeuralDbg(model) as dbg:
+        losses = train(model, optimizer, 200, dbg)
+    return dbg, losses
+
+
+def test_a_job_that_goes_on_without_its_moments_is_named_however_little_it_can_learn():
+    dbg, losses = continued(resume=False)
+    assert max(losses[:20]) > 3 * losses[0]
+    first = dbg.explain_failure()[0]
+    assert (first.cause, first.onset) == ("resume_without_optimizer_state", 0)
+
+
+def test_a_job_that_goes_on_with_its_moments_is_quiet():
+    dbg, losses = continued(resume=True)
+    assert max(losses) < 2 * losses[0]
+    assert dbg.explain_failure() == []
+
+
 def test_moments_that_begin_anew_are_named_where_the_loss_leaps():
     dbg, losses = two_phases(resume=False)
     assert max(losses[180:190]) > 3 * sum(losses[160:180]) / 20

@@ -99,6 +99,34 @@ class Product(Function):
         return grad @ weight, -(grad.t() @ x)
 
 
+class Tanh(Unary):
+    """Takes its argument for its result."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * (1 - x**2)
+
+
+class Steeper(Unary):
+    """A surrogate of the right sign throughout."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * grad / (1 + x**2)
+
+
 class Net(nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -162,3 +190,44 @@ def test_class_is_restored_where_the_run_ends_while_arguments_are_awaited():
     before = vars(Unary)["forward"]
     run(Unary, steps=1)
     assert vars(Unary)["forward"] is before
+
+
+def regress(function, scale):
+    """Fit a wave of one function's results for 300 steps."""
+    torch.manual_seed(0)
+    first, last = nn.Linear(2, 32), nn.Linear(32, 1)
+    net = nn.Sequential(first, Apply(function), last)
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    with NeuralDbg(net) as dbg:
+        for _ in range(300):
+            x = scale * torch.randn(64, 2)
+            loss = (net(x) - x[:, :1].sin() - 0.3 * x[:, 1:]).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    return dbg
+
+
+class Apply(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function.apply(x)
+
+
+def test_a_slope_of_the_wrong_sign_at_many_values_is_told_though_some_is_learned():
+    (note,) = (o for o in regress(Tanh, 3.0).trace.observations if o.kind == "custom_gradient")
+    assert note.figures["opposed"] > 0.2
+    hypotheses = regress(Tanh, 3.0).explain_failure()
+    assert [h.cause for h in hypotheses] == ["custom_backward_wrong"]
+    assert hypotheses[0].layer == "1"
+
+
+def test_a_surrogate_slope_that_learns_is_quiet():
+    dbg = regress(Steeper, 3.0)
+    (note,) = (o for o in dbg.trace.observations if o.kind == "custom_gradient")
+    assert note.figures["opposed"] == 0.0
+    assert dbg.explain_failure() == []

@@ -782,6 +782,32 @@ def test_root_of_what_where_throws_away_in_the_loss_is_a_masked_gradient(drive):
     assert "where" in found.words["argument"]
 
 
+@pytest.mark.parametrize(
+    ("is_far_masked", "cause"), [(False, "sqrt_at_zero"), (True, "masked_nan_gradient")]
+)
+def test_a_root_is_thrown_away_where_each_use_of_it_is(drive, is_far_masked, cause):
+    """The square of a distance of 0 has slope 0 of its own: no mask has dropped it."""
+    model = nn.Linear(4, 4)
+    same = torch.tensor([1.0] * 7 + [0.0])
+
+    def loss_of(model, b):
+        distance = (model(b[:8]) - model(b[8:])).square().sum(1).sqrt()
+        near = (same * distance.square()).sum()
+        far = (1 - same) * (1 - distance).clamp(min=0).square()
+        return near + far.sum()
+
+    def all_dropped(model, b):
+        distance = (model(b[:8]) - model(b[8:])).square().sum(1).sqrt()
+        keep = torch.tensor([0.0] + [1.0] * 7)
+        return (keep * distance).sum() + (keep * distance.square()).sum()
+
+    batch = torch.randn(16, 4)
+    batch[8] = batch[0]
+    found = only(loop(drive, model, [batch], all_dropped if is_far_masked else loss_of))
+    assert found.words["operation"] == "sqrt"
+    assert found.words["cause"] == cause
+
+
 @pytest.mark.parametrize("name", ["sqrt", "rsqrt", "acos", "power"])
 def test_operations_outside_their_domain_under_a_mask_are_named(drive, name):
     model = nn.Linear(4, 4)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.autograd.function import BackwardCFunction, Function
@@ -40,6 +40,18 @@ FAR = 0.2
 factor of two; a right backward reaches 1e-6, one in single precision 1e-2."""
 ROUGH = 0.02
 """Disagreement of two step widths above which the function is too rough to judge."""
+
+
+class Disagreement(NamedTuple):
+    """How the gradient of one argument differs from central differences."""
+
+    argument: int
+    error: float
+    """Root of the squared gaps over that of both sides."""
+    ratio: float
+    """Own gradient / true one, by projection."""
+    opposed: float
+    """Share of an elementwise function's values at which the two point opposite ways; else 0."""
 
 
 class CustomFunctions:
@@ -86,8 +98,7 @@ class CustomFunctions:
             self._tested.add(cls)
             verdict = _verdict(cls, arguments)
             if verdict is not None:
-                place, error, ratio = verdict
-                figures = {"error": error, "ratio": ratio, "argument": float(place)}
+                figures = {name: float(value) for name, value in verdict._asdict().items()}
                 words = {"cause": "custom_backward_wrong", "function": cls.__name__}
                 layer = self._layers.get(cls)
                 found.append(Observation("custom_gradient", label, layer, figures, words))
@@ -95,7 +106,7 @@ class CustomFunctions:
         return found
 
 
-def _verdict(cls: type[Function], arguments: tuple[Any, ...]) -> tuple[int, float, float] | None:
+def _verdict(cls: type[Function], arguments: tuple[Any, ...]) -> Disagreement | None:
     """Run the test with the random state put back; None where the function does not let it."""
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), torch.enable_grad():
@@ -144,8 +155,8 @@ def _wrap(cls: type[Function], store: dict[type[Function], tuple[Any, ...]]) -> 
     return undo
 
 
-def _compare(cls: type[Function], arguments: tuple[Any, ...]) -> tuple[int, float, float] | None:
-    """Return (argument, disagreement, gradient / true one) of the worst argument, None if right."""
+def _compare(cls: type[Function], arguments: tuple[Any, ...]) -> Disagreement | None:
+    """Judge the worst argument; None where all are right."""
     values = [_double(value) for value, _ in arguments]
     places = [
         i
@@ -167,7 +178,7 @@ def _compare(cls: type[Function], arguments: tuple[Any, ...]) -> tuple[int, floa
         return first.double()
 
     verdicts = [v for i in places if (v := _judge(run, i, values[i])) is not None]
-    return max(verdicts, key=lambda v: v[1]) if verdicts else None
+    return max(verdicts, key=lambda v: v.error) if verdicts else None
 
 
 def _double(value: Any) -> Any:
@@ -185,7 +196,7 @@ def _direction(like: torch.Tensor, which: int) -> torch.Tensor:
 
 def _judge(
     run: Callable[[int, torch.Tensor], torch.Tensor], place: int, value: torch.Tensor
-) -> tuple[int, float, float] | None:
+) -> Disagreement | None:
     """Compare the gradient of one argument; None where it is right, deliberate, or too rough."""
     with torch.no_grad():
         base = run(place, value.clone())
@@ -204,10 +215,11 @@ def _judge(
     if size == 0 or math.hypot(*true) < 1e-9 * size:
         return None  # piecewise constant: any gradient is meant
     error = gap / size
-    if error < FAR or _fills_in(run, place, value):
+    if error < FAR:
         return None
     ratio = sum(a * b for a, b in zip(own, true, strict=True)) / sum(b * b for b in true)
-    return place, error, ratio
+    is_meant, opposed = _elementwise(run, place, value)
+    return None if is_meant else Disagreement(place, error, ratio, opposed)
 
 
 def _pair(
@@ -235,20 +247,45 @@ def _pair(
     return own, slopes[1]
 
 
-def _fills_in(
+def _elementwise(
     run: Callable[[int, torch.Tensor], torch.Tensor], place: int, value: torch.Tensor
-) -> bool:
-    """Whether an elementwise gradient is right wherever the true one is not zero."""
+) -> tuple[bool, float]:
+    """Return whether an elementwise gradient only fills in, and the share that is opposed."""
     asked = value.clone().requires_grad_()
     output = run(place, asked)
     if output.shape != value.shape:
-        return False
+        return False, 0.0
     (gradient,) = torch.autograd.grad(output.sum(), asked)
-    width = 1e-5 * (float(value.abs().mean()) or 1.0)
+    along = torch.sign(_direction(value, DIRECTIONS))
     with torch.no_grad():
-        true = (run(place, value + width) - run(place, value - width)) / (2 * width)
+        true = _slope(run, place, value, torch.ones_like(value))
+        other = _slope(run, place, value, along) * along
+    # Each result hangs on its own value alone where its neighbours may move either way.
+    is_alone = torch.allclose(other, true, rtol=1e-3, atol=1e-3 * float(true.abs().max()))
+    return _fills_in(gradient, true), _opposed(gradient, true) if is_alone else 0.0
+
+
+def _slope(
+    run: Callable[[int, torch.Tensor], torch.Tensor],
+    place: int,
+    value: torch.Tensor,
+    along: torch.Tensor,
+) -> torch.Tensor:
+    width = 1e-5 * (float(value.abs().mean()) or 1.0)
+    up, down = run(place, value + width * along), run(place, value - width * along)
+    return (up - down) / (2 * width)
+
+
+def _fills_in(gradient: torch.Tensor, true: torch.Tensor) -> bool:
+    """Whether an elementwise gradient is right wherever the true one is not zero."""
     live = true.abs() > 1e-6 * true.abs().max()
     if bool(live.all()):
         return False
     gap = torch.linalg.vector_norm((gradient - true)[live])
     return bool(gap < 0.02 * torch.linalg.vector_norm(true[live]))
+
+
+def _opposed(gradient: torch.Tensor, true: torch.Tensor) -> float:
+    """Return the share of values at which both are there and point opposite ways."""
+    live = true.abs() > 1e-3 * true.abs().max()
+    return float((gradient * true < 0)[live].double().mean())

@@ -152,15 +152,22 @@ def _leapt(view: CaseView) -> bool:
 
 MISLED = 0.9
 """Progress from which even a reversed gradient has done no harm."""
+OPPOSED = 0.05
+"""Share of single values at which no approximation of a slope has the wrong sign. Heuristic: a
+smooth surrogate of a function that turns back may have it near the turning points."""
 
 
 def _misled(view: CaseView) -> bool:
     """For a backward that is not its forward's: the run does not learn, or goes backwards.
 
-    Approximate gradients are often meant and work; one that points the other way is none.
+    Approximate gradients are often meant and work; one that points the other way is none, be it as
+    a whole or at many single values.
     """
     notes = view.observations.get("custom_gradient", ())
-    is_reversed = any(note.figures.get("ratio", 1.0) < 0 for note in notes)
+    is_reversed = any(
+        note.figures.get("ratio", 1.0) < 0 or note.figures.get("opposed", 0.0) > OPPOSED
+        for note in notes
+    )
     return not view.curve.learned or (is_reversed and view.curve.progress < MISLED)
 
 

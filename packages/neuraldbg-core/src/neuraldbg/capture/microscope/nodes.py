@@ -259,7 +259,8 @@ class SavedNode:
     name: str
     sequence: int
     values: Mapping[str, Any]
-    masks: tuple[Mask, ...] = ()
+    paths: tuple[tuple[Mask, ...], ...] = ()
+    """For each operation that uses the result: what throws parts of it away above."""
     custom: str | None = None
     is_fed_by_model: bool = False
     """Whether an operand comes straight out of a watched model."""
@@ -302,11 +303,11 @@ class SavedNode:
         return [(n, v) for n, v in pairs if isinstance(v, Tensor) and flags(v)]
 
 
-def read(node: Any, masks: tuple[Mask, ...] = ()) -> SavedNode:
+def read(node: Any, paths: tuple[tuple[Mask, ...], ...] = ()) -> SavedNode:
     """Copy references to what `node` saved; the node itself is not kept."""
     plan = PLANS.get(type(node)) or plan_of(node)
     number = node._sequence_nr()  # noqa: SLF001
-    return SavedNode(plan.name, number, plan.read(node), masks, plan.custom)
+    return SavedNode(plan.name, number, plan.read(node), paths, plan.custom)
 
 
 def _reduced(values: Tensor, reduction: int) -> Tensor:

@@ -27,9 +27,9 @@ from neuraldbg.capture.microscope.calls import (
     was_rounded_off,
     written_by,
 )
-from neuraldbg.capture.microscope.nodes import Mask, is_custom, read
+from neuraldbg.capture.microscope.nodes import is_custom, read
 from neuraldbg.capture.microscope.origin import Birth, Leaf, is_deliberate, is_thrown_away
-from neuraldbg.capture.microscope.region import masks_above
+from neuraldbg.capture.microscope.region import Paths, masks_above
 from neuraldbg.capture.microscope.rules import judge
 from neuraldbg.capture.microscope.steepness import judge_backward, judge_hidden
 from neuraldbg.capture.microscope.verdict import (
@@ -303,16 +303,12 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return Verdict(
                 name, "custom_backward", words, "custom_backward_wrong", 0.8, extent(out)
             )
-        one = read(node, self._masks(node))
+        one = read(node, self._paths(node))
         verdict = judge_backward(one) or judge_hidden(one, judge(name, arguments, out))
         return verdict or overflow(f"{one.operation} (backward)", arguments, out)
 
-    def _masks(self, node: Any) -> tuple[Mask, ...]:
-        for root in self.roots:
-            masks = masks_above(root, node)
-            if masks:
-                return masks
-        return ()
+    def _paths(self, node: Any) -> Paths:
+        return tuple(path for root in self.roots for path in masks_above(root, node))
 
     def _refine(self, verdict: Verdict | None, arguments: Sequence[Any]) -> Verdict | None:
         """Look at how an offending 0 was made: rounded off in half, or a standard deviation."""

@@ -41,7 +41,9 @@ HOPS = 5
 Trail = list[tuple[Any, int, int, bool]]
 """Nodes with the index of their consumer in this list, the operand number there, and whether
 something above can throw a non-finite result away."""
-Kept = tuple[Plan, dict[str, Any], int, tuple[Mask, ...], bool, int, History]
+Paths = tuple[tuple[Mask, ...], ...]
+"""For each operation that uses a result: what throws parts of it away on its way to the loss."""
+Kept = tuple[Plan, dict[str, Any], int, Paths, bool, int, History]
 UNKNOWN = History()
 
 
@@ -81,15 +83,23 @@ class Region:
         self.is_complete = True
         self.size_bytes = 0
 
-    def keep(self, kept: Kept) -> None:
-        """Keep what a node saved, within the size limit."""
+    def keep(self, kept: Kept) -> int:
+        """Keep what a node saved, within the size limit; return where."""
         for value in kept[1].values():
             if isinstance(value, Tensor):
                 self.size_bytes += value.nbytes
         if self.size_bytes <= KEPT_BYTES:
             self._kept.append(kept)
-        else:
-            self.is_complete = False
+            return len(self._kept) - 1
+        self.is_complete = False
+        return -1
+
+    def reached_again(self, where: int, masks: tuple[Mask, ...]) -> None:
+        """Another operation uses the result of a node that was kept."""
+        if where >= 0:
+            plan, values, number, paths, is_fed, open_operands, past = self._kept[where]
+            paths = *paths, masks
+            self._kept[where] = plan, values, number, paths, is_fed, open_operands, past
 
     @property
     def has_nodes(self) -> bool:
@@ -105,13 +115,13 @@ class Region:
                     plan.name,
                     number,
                     values,
-                    masks,
+                    paths,
                     plan.custom,
                     is_fed_by_model=is_fed,
                     open_operands=open_operands,
                     past=past,
                 )
-                for plan, values, number, masks, is_fed, open_operands, past in self._kept
+                for plan, values, number, paths, is_fed, open_operands, past in self._kept
             ]
             self._nodes = sorted(made, key=lambda one: one.sequence)
         return self._nodes
@@ -131,12 +141,15 @@ def collect(roots: Iterable[Any], models: Intervals, *, everything: bool = False
     limit = NODES_FAILING if everything else NODES
     trail: Trail = []
     seen = set()
+    steep: dict[Any, int] = {}
     stack: Trail = [(node, -1, 0, everything) for node in roots if node is not None]
     starts, stops = models.starts, models.stops
     while stack:
         item = stack.pop()
         node = item[0]
         if node in seen:
+            if node in steep:
+                region.reached_again(steep[node], _masks(trail, item))
             continue
         seen.add(node)
         here = len(trail)
@@ -161,12 +174,12 @@ def collect(roots: Iterable[Any], models: Intervals, *, everything: bool = False
                 stack.append((child, here, place, is_dropped))
         if is_kept and (everything or item[3] or plan.stem != "Pow" or _is_fraction(node)):
             past = history(node, int(plan.stem == "Div"), models) if everything else UNKNOWN
-            region.keep(
+            steep[node] = region.keep(
                 (
                     plan,
                     plan.read(node),
                     node._sequence_nr(),  # noqa: SLF001
-                    _masks(trail, here),
+                    (_masks(trail, item),),
                     is_fed or past.is_from_model,
                     open_operands,
                     past,
@@ -182,10 +195,10 @@ def _is_fraction(node: Any) -> bool:
     return not isinstance(exponent, (int, float)) or exponent < 1
 
 
-def _masks(trail: Trail, here: int) -> tuple[Mask, ...]:
-    """Return what throws away parts of this node's result on its way to the loss."""
+def _masks(trail: Trail, item: tuple[Any, int, int, bool]) -> tuple[Mask, ...]:
+    """Return what throws away parts of a node's result on one of its ways to the loss."""
     found: list[Mask] = []
-    _, consumer, place, _ = trail[here]
+    _, consumer, place, _ = item
     for _ in range(HOPS):
         if consumer < 0:
             break
@@ -215,26 +228,28 @@ def _mask_of(node: Any, key: str, place: int) -> Mask | None:
     return None
 
 
-def masks_above(root: Any, target: Any, limit: int = NODES_FAILING) -> tuple[Mask, ...]:
+def masks_above(root: Any, target: Any, limit: int = NODES_FAILING) -> Paths:
     """Return the masks between `target` and `root`, in a graph that is alive (a re-run's)."""
     trail: Trail = []
     seen = set()
+    found: list[tuple[Mask, ...]] = []
     stack: Trail = [(root, -1, 0, False)]
     while stack and len(trail) < limit:
         item = stack.pop()
+        if item[0] is target:
+            found.append(_masks(trail, item))
+            continue
         if item[0] in seen:
             continue
         seen.add(item[0])
         here = len(trail)
         trail.append(item)
-        if item[0] is target:
-            return _masks(trail, here)
         stack += [
             (child, here, place, False)
             for place, (child, _) in enumerate(item[0].next_functions)
             if child
         ]
-    return ()
+    return tuple(found)
 
 
 def next_number() -> int:

@@ -304,7 +304,7 @@ def judge_backward(node: SavedNode) -> Verdict | None:
     words = (
         f"{node.operation} received {amount(number, what, size)}; its derivative is infinite there"
     )
-    dropping = next((one.operation for one in node.masks if _drops(one, mask)), None)
+    dropping = _dropping(node, mask)
     if dropping is not None or cause is None:
         by = dropping or "a mask"
         words = f"{words}, and the result there is thrown away by {by}: 0 * inf is NaN"
@@ -322,7 +322,7 @@ def _judge_dropped(node: SavedNode) -> Verdict | None:
     verdict = judge(node.kind.operation, node.arguments, result)
     if verdict is None:
         return None
-    by = next((one.operation for one in node.masks), "a mask")
+    by = next((one.operation for path in node.paths for one in path), "a mask")
     words = (
         f"{verdict.argument}; the result there is thrown away by {by}, "
         f"and its gradient is 0 * {words_of(found)}"
@@ -360,6 +360,13 @@ def _judge_broken(node: SavedNode, broken: list[tuple[str, Tensor]]) -> Verdict:
     return Verdict(
         node.operation, "masked_nonfinite_operand", words, "masked_nan_gradient", 0.9, figures
     )
+
+
+def _dropping(node: SavedNode, singular: Tensor) -> str | None:
+    """Return what throws the singular places away, on each way to the loss; else None."""
+    found = [next((m for m in path if _drops(m, singular)), None) for path in node.paths]
+    first = found[0] if found else None
+    return first.operation if first is not None and None not in found else None
 
 
 def _drops(mask: Mask, singular: Tensor) -> bool:

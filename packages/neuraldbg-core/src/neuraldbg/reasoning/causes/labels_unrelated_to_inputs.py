@@ -37,7 +37,7 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     if curve.best < 0.88 * chance:
         return _lost(view, chance)
-    if curve.end < 0.95 * chance:
+    if curve.end < 0.95 * chance or _may_know(view):
         return None
     step = view.label(0)
     return _assessment(
@@ -47,6 +47,16 @@ def assess(view: CaseView) -> Assessment | None:
         "no pattern carries over from one batch to the next",
         view.events(types=["optimizer_instability"], state="loss_plateau"),
     )
+
+
+def _may_know(view: CaseView) -> bool:
+    """Whether the run may have begun where it can learn no more.
+
+    Weights that come trained show no fall, and how far numbers vary is known from a batch or two: a
+    model that explains a tenth of them lies within that error.
+    """
+    is_class = any(name in CLASSIFICATIONS for name in view.objective.names)
+    return "pretrained" in view.observations and not is_class
 
 
 def _assessment(

@@ -19,6 +19,9 @@ TRAINED = 0.2
 LEAP = 3.0
 """Highest of the first losses over the very first."""
 SOON = 20
+SAME = 1.5
+"""Last loss over the very first, up to which nothing was lost for good; where it ends below 0.7 of
+it the task was still to be learned."""
 
 
 def assess(view: CaseView) -> Assessment | None:
@@ -27,7 +30,7 @@ def assess(view: CaseView) -> Assessment | None:
     if len(finite) < SOON or not view.is_adaptive or view.curve.is_signed or adapters(view):
         return None
     first, ignorant = float(finite[0]), view.objective.ignorant
-    if not (np.isfinite(ignorant) and 0 < first < TRAINED * ignorant):
+    if not (first > 0 and (first < TRAINED * ignorant or _comes_back(view, first))):
         return None
     peak = int(np.argmax(finite[:SOON]))
     leap = float(finite[peak] / first)
@@ -40,9 +43,8 @@ def assess(view: CaseView) -> Assessment | None:
         confidence=0.75,
         description=(
             f"Resumed without optimizer state at step {step}: the run starts trained (loss "
-            f"{figure(first)}, a constant answer scores {figure(ignorant)}), the optimizer's "
-            f"moments start empty, and by step {worst} the loss had leapt to {figure(leap)} times "
-            "its start."
+            f"{figure(first)}{_beside(ignorant)}), the optimizer's moments start empty, and by "
+            f"step {worst} the loss had leapt to {figure(leap)} times its start."
         ),
         onset=step,
         onset_range=(step, worst),
@@ -51,5 +53,14 @@ def assess(view: CaseView) -> Assessment | None:
             link(None, step, "moments start at zero under trained weights"),
             link(None, worst, "the first steps are as long as those of a new run"),
         ),
-        explains=frozenset({"unknown", "lr_too_high", "missing_warmup"}),
+        explains=frozenset({"unknown", "lr_too_high", "missing_warmup", "catastrophic_forgetting"}),
     )
+
+
+def _comes_back(view: CaseView, first: float) -> bool:
+    """Whether weights that came trained end where they began: they knew this very task."""
+    return "pretrained" in view.observations and view.curve.end < SAME * first
+
+
+def _beside(ignorant: float) -> str:
+    return f", a constant answer scores {figure(ignorant)}" if np.isfinite(ignorant) else ""
