@@ -38,7 +38,7 @@ def test_a_glance_at_a_sharded_gradient_reads_the_part_of_this_rank(size):
     lean = SimpleNamespace(sentry=sentry, gradient_broke=lambda: broke.append(True))
     quick = Quick(cast("Any", lean))
     optimizer = cast("Any", SimpleNamespace(param_groups=[{"params": [bias], "lr": 0.1}]))
-    quick._thread, quick._optimizer = get_ident(), optimizer
+    quick._thread, quick._optimizer, quick._groups = get_ident(), optimizer, 1
     for is_broken in (False, True):
         values[1] = float("nan") if is_broken else 1.0
         assert sentry.is_broken() is is_broken

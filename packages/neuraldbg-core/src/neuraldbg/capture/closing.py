@@ -20,6 +20,7 @@ from neuraldbg.capture.audit import Audit
 from neuraldbg.capture.budget import Budget
 from neuraldbg.capture.cleared import Sentinels
 from neuraldbg.capture.containment import contained
+from neuraldbg.capture.flags import Flags
 from neuraldbg.capture.gradients import ParameterBoard
 from neuraldbg.capture.inputs import InputBoard, batch_size
 from neuraldbg.capture.late import Lateness
@@ -78,7 +79,8 @@ class Steps:
         self.board = Board(len(self.survey.layers), torch.device("cpu"))
         self.board.on_activity = self.activity
         self.reducer = Reducer(self.board, self.readback)
-        self.parameters = ParameterBoard(self.survey.tensors, self.readback)
+        tensors = self.survey.tensors
+        self.parameters, self.flags = ParameterBoard(tensors, self.readback), Flags(tensors)
         self.inputs = InputBoard(self.readback)
         self.sentinels = Sentinels(self.survey.named, self.readback)
         self.microscope = Microscope(self.models)
@@ -100,8 +102,7 @@ class Steps:
         self.optimizers = Optimizers(self.survey, self.parameters, self.wiring, self.readback)
         self._device: torch.device | None = None
         self.follow()
-        self.ordinal = 0
-        self.label = 0
+        self.ordinal = self.label = 0
         self._group: list[Segment] = []
         self.now = Segment()
         self.is_sparse = False
@@ -316,6 +317,8 @@ class Steps:
             self._warn(sentence)
         self.renewal.inspect(step)
         self.newcomers.note(self.sight.take_fresh(), closed.label)
+        if self.flags.have_changed(self.survey.tensors):
+            step.observations += self._flagged(closed.label)
         if self.newcomers:
             step.observations += self.newcomers.inspect(self.wiring.held)
         run = closed.run if self.readback.is_late else self.run
@@ -324,6 +327,13 @@ class Steps:
         is_interrupted = closed.is_interrupted
         facts = step.freeze(run, closed.label, closed.seconds, is_interrupted=is_interrupted)
         self._is_alarmed |= bool(self.on_step(facts))
+
+    def _flagged(self, label: int) -> list[Observation]:
+        """Parameters were frozen or thawed by the step `label`."""
+        parameters, tensors = self.survey.parameters, self.survey.tensors
+        found, thawed = self.flags.inspect(label, parameters, tensors)
+        self.newcomers.note_thawed(thawed, label)
+        return found
 
     def _arm(self, *, is_on: bool) -> None:
         """Decide what of the step to come is measured."""
@@ -395,12 +405,11 @@ class Steps:
             sentence = f"{count} not measured any more ({paths}): {next(iter(rows.values()))}"
             self.board.problems = {}
             self._warn(sentence)
-        if len(self.run.optimizers) == len(self.optimizers.infos) and len(self.run.inputs) == len(
-            self.inputs.infos
-        ):
+        optimizers = tuple(self.optimizers.infos)
+        if self.run.optimizers == optimizers and len(self.run.inputs) == len(self.inputs.infos):
             return self.run
         return self.run.model_copy(
-            update={"optimizers": tuple(self.optimizers.infos), "inputs": tuple(self.inputs.infos)}
+            update={"optimizers": optimizers, "inputs": tuple(self.inputs.infos)}
         )
 
     def _learn_structure(self) -> None:

@@ -104,6 +104,8 @@ class Lean:
         self._settings = settings(optimizer)
         self._clearing = closed.is_cleared, closed.is_cleared_before_step
         self.sentry.is_emptied = self._steps.sentinels.were_empty
+        tensors = self._steps.survey.tensors
+        self.sentry.frozen = next((t for t in tensors if not t.requires_grad), None)
         self._note_pattern(closed)
         self.usual.note_norms(closed.parameter[owned.rows, ParameterStat.GRAD_NORM])
         return True
@@ -170,6 +172,7 @@ class Lean:
         start = thread_time() if self._is_clocked else 0.0
         steps = self._steps
         steps.count_forward(module, args, kwargs)
+        self._is_odd |= steps.flags.have_changed(steps.survey.tensors)
         steps.microscope.step = steps.label
         steps.microscope.begin_forward(module, args, kwargs)
         if self._is_clocked:
@@ -178,9 +181,10 @@ class Lean:
     def bare_forward(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """The same on a bare step: what enters is at hand, and the mode is that of training."""
+        """The same on a bare step: what enters is at hand, mode and flags are those of training."""
         self.entered = (args, kwargs)
-        if not module.training and self._steps.wiring.is_mode_dependent(module):
+        is_eval = not module.training and self._steps.wiring.is_mode_dependent(module)
+        if is_eval or self.sentry.has_flipped:
             self._hear()
             self.forward_began(module, args, kwargs)
 
@@ -282,6 +286,15 @@ class Lean:
             self._is_gone = all(t.grad is None for t in self._held.owned.tensors)
             self._is_odd |= self._is_gone
 
+    def grown(self) -> None:
+        """The optimizer of a bare step has got another group of parameters."""
+        if self.is_bare:
+            self._hear()
+
+    def knows(self, owned: OwnedParameters) -> bool:
+        """Whether this is what the only optimizer owned when the steps began to be thinned."""
+        return owned is self._held.owned
+
     def fail(self, where: str, error: Exception) -> None:
         """`Quick` failed: the session hears nothing any more."""
         switch_off(self._steps, where, error)
@@ -342,9 +355,12 @@ class Lean:
         now.optimizer = self._held.row
         steps.board.is_awaiting = True
 
-    def bare_step_ended(self, optimizer: torch.optim.Optimizer) -> None:
-        """The same on a bare step."""
+    def bare_step_ended(
+        self, optimizer: torch.optim.Optimizer, owned: OwnedParameters | None = None
+    ) -> None:
+        """The same on a bare step; `owned` is what the optimizer has, where that was asked."""
         now = self._steps.now
+        self._is_odd |= owned is not None and not self.knows(owned)
         self._rate = rate(optimizer)
         now.steps += 1
         now.evaluations += 1

@@ -25,6 +25,11 @@ LOOKS = 8
 the patience, and one that gets a gradient every other step shows itself."""
 
 
+REPLACED = "replaced_layer_unowned", "stale_optimizer_parameters"
+THAWED = "parameter_not_in_optimizer", "parameters_not_in_optimizer"
+"""What is told of a newcomer that no optimizer holds: (kind, cause)."""
+
+
 class _Source(Protocol):
     """Returns the parameters of a newcomer that still live."""
 
@@ -41,6 +46,8 @@ class _Newcomer:
     """Full steps that were looked at since."""
     steps: int = 0
     """Optimizer steps seen since, on which it had a gradient."""
+    is_thawed: bool = False
+    """Whether it was there before, and frozen."""
 
 
 class Newcomers:
@@ -69,6 +76,12 @@ class Newcomers:
             refs = [weakref.ref(t) for t in tensors]
             self._open.append(_Newcomer(path, partial(_living, refs), label))
 
+    def note_thawed(self, thawed: Mapping[str, Sequence[nn.Parameter]], label: int) -> None:
+        """Parameters, by layer, require gradients from the step `label` on."""
+        for path, tensors in thawed.items():
+            refs = [weakref.ref(t) for t in tensors]
+            self._open.append(_Newcomer(path, partial(_living, refs), label, is_thawed=True))
+
     def see_gradients(self) -> None:
         """An optimizer is about to step: which of them have a gradient?"""
         for one in self._open:
@@ -92,10 +105,9 @@ class Newcomers:
             trainable = [p for p in parameters if p.requires_grad]
             if trainable and not any(id(p) in held for p in trainable):
                 figures = {"parameters": float(len(trainable))}
-                words = {"cause": "stale_optimizer_parameters"}
-                found.append(
-                    Observation("replaced_layer_unowned", one.label, one.path, figures, words)
-                )
+                kind, cause = THAWED if one.is_thawed else REPLACED
+                words = {"cause": cause}
+                found.append(Observation(kind, one.label, one.path, figures, words))
         self._open = still_open
         return found
 

@@ -59,6 +59,11 @@ class Optimizers:
         ours = [p for p in known_tensors if not is_shapeless(p)]
         owned = OwnedParameters.of(optimizer, rows, ours, foreign, size)
         self._owned[id(optimizer)] = owned
+        row = self._rows.get(id(optimizer))
+        if row is not None:  # a group was added
+            names = tuple(self._survey.parameters[place].name for place in rows)
+            changed = {"parameters": names, "groups": len(optimizer.param_groups)}
+            self.infos[row] = self.infos[row].model_copy(update=changed)
         return owned
 
     def forget(self) -> None:

@@ -48,7 +48,7 @@ class Quick:
     """
 
     __slots__ = (
-        "_backward", "_due_s", "_first", "_lean", "_left", "_losses", "_module", "_most",
+        "_backward", "_due_s", "_first", "_groups", "_lean", "_left", "_losses", "_module", "_most",
         "_most_backward", "_most_loss", "_optimizer", "_phase", "_rate", "_sentry", "_thread",
         "closed", "entered", "is_on",
     )  # fmt: skip
@@ -62,7 +62,7 @@ class Quick:
         self._first: torch.Tensor | None = None
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
-        self._left = self._most = 0
+        self._left = self._most = self._groups = 0
         self._due_s = self._most_loss = self._most_backward = 0.0
         self._phase = OPEN
         self._backward = self._rate = 0.0
@@ -80,6 +80,7 @@ class Quick:
         if self.is_on:
             self._thread = get_ident()
             self._module, self._optimizer = module, optimizer
+            self._groups = 0 if optimizer is None else len(optimizer.param_groups)
             self._first = self._sentry.first if self._sentry.is_emptied else None
             self._left, self._due_s = steps, due_s
             self._phase, self._losses = OPEN, {}
@@ -120,6 +121,7 @@ class Quick:
             get_ident() != self._thread
             or module is not self._module
             or not module.training
+            or self._sentry.has_flipped
             or not is_grad_enabled()
             or _transforms() is not None
         ):
@@ -178,11 +180,14 @@ class Quick:
             try:
                 is_ours = optimizer is self._optimizer and self._phase == PASSED
                 is_gone = is_ours and self._sentry.is_gone
-                if is_ours and not (is_gone or self._sentry.is_broken()):
+                is_grown = is_ours and len(optimizer.param_groups) != self._groups
+                if is_ours and not (is_gone or is_grown or self._sentry.is_broken()):
                     self._phase, self._rate = STEPPED, rate(optimizer)
                     return None
                 self.spill()
-                if is_gone:
+                if is_grown:
+                    self._lean.grown()
+                elif is_gone:
                     self._lean.gradient_left()
                 elif is_ours:
                     self._lean.gradient_broke()

@@ -89,10 +89,15 @@ class Recorder(Steps):
         self.parts.drop(name)
         if self.board.is_awaiting:
             self.activity()
+        if self.lean.quick.is_on:
+            if self.lean.quick.forward(module, args, kwargs):
+                return
+            self.lean.quick.spill()
+            if self.board.is_awaiting:
+                self.activity()
+                self.lean.quick.spill()
         if self.lean.is_on:
-            if self.lean.quick.is_on:
-                self.lean.quick.forward(module, args, kwargs)
-            elif self.lean.is_bare:
+            if self.lean.is_bare:
                 self.lean.bare_forward(module, args, kwargs)
             else:
                 self.lean.forward_began(module, args, kwargs)
@@ -284,7 +289,7 @@ class Recorder(Steps):
         if owned is None:
             return
         if self.lean.is_on and id(optimizer) not in self.now.stepped:
-            if not self.optimizers.is_new(optimizer):
+            if self.lean.knows(owned):
                 self.lean.step_began(owned)
                 return
             self.lean.leave()
@@ -322,7 +327,7 @@ class Recorder(Steps):
             return
         if self.lean.is_on and not self.optimizers.is_new(optimizer):
             if self.lean.is_bare:
-                self.lean.bare_step_ended(optimizer)
+                self.lean.bare_step_ended(optimizer, owned)
             else:
                 self.lean.step_ended(optimizer)
             return

@@ -37,11 +37,13 @@ class Sentry:
         first: The first with a gradient; None: not chosen yet.
         is_emptied: Whether its gradient is None whenever a backward of this loop begins.
         is_stale: Whether this time it held what was there before.
+        frozen: A parameter that required no gradient; None: there was none.
     """
 
     def __init__(self) -> None:
         self.glance: torch.Tensor | None = None
         self.first: torch.Tensor | None = None
+        self.frozen: torch.Tensor | None = None
         self.is_emptied = self.is_stale = False
         self._mark: tuple[int, int] | None = None
 
@@ -70,6 +72,14 @@ class Sentry:
 
     def _marked(self) -> tuple[int, int] | None:
         return mark(None if self.first is None else self.first.grad)
+
+    @property
+    def has_flipped(self) -> bool:
+        """Whether what was trained is frozen now, or what was frozen is trained."""
+        first, frozen = self.first, self.frozen
+        return (first is not None and not first.requires_grad) or (
+            frozen is not None and frozen.requires_grad
+        )
 
     @property
     def is_gone(self) -> bool:

@@ -55,6 +55,34 @@ def _undeclared(view: CaseView) -> bool:
     return not (_is_backbone(view, layers) and _falls(view, layers))
 
 
+MOST = 0.5
+"""Share of all parameters that is left frozen from which on the rest cannot make up for it."""
+UNDONE = 3.0
+"""Last loss over its level before the freeze. Heuristic: what is frozen on purpose keeps what was
+learned within tens of percent."""
+
+
+def _cannot_follow(view: CaseView) -> bool:
+    """For what was frozen within the run, held by an optimizer: what came later was not learned.
+
+    Stages that are frozen on purpose end no worse than they were, or on a task that is learned.
+    """
+    notes = view.observations.get("frozen_midway", ())
+    thawed = {note.layer for note in view.observations.get("thawed", ())}
+    layers = {note.layer for note in notes} - thawed
+    held = {name for one in view.run.optimizers for name in one.parameters}
+    meant = {p.layer for p in view.run.parameters if p.name in held and p.layer in layers}
+    if not meant or max(note.figures.get("share", 0.0) for note in notes) < MOST:
+        return False
+    curve = view.curve
+    at = int(np.searchsorted(curve.steps, min(n.step for n in notes if n.layer in meant)))
+    if at < LEVEL_OF or curve.is_signed or curve.progress >= FITTED:
+        return False
+    return curve.end > UNDONE * curve.level(at - LEVEL_OF, at) > 0
+
+
+LEVEL_OF = 20
+"""Losses that say what had been reached."""
 FITTED = 0.9
 """Progress from which random features are enough for the task."""
 ROOT_3 = 3**0.5
@@ -238,6 +266,14 @@ KINDS: dict[str, Known] = {
         "{where} was put into the model in mid-run and is in no optimizer, so it never moves: the "
         "optimizer holds the parameters of what it replaced",
         explains=frozenset({"parameters_not_in_optimizer"}),
+    ),
+    "frozen_midway": Known(
+        "frozen_parameters",
+        WIRING,
+        "parameters of {where} were frozen within the run and stay so, and what came later is not "
+        "learned",
+        _cannot_follow,
+        explains=frozenset({"input_distribution_shift", "unknown"}),
     ),
     "frozen_parameters": Known(
         "frozen_parameters",

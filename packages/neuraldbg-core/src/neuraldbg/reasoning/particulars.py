@@ -114,6 +114,7 @@ CLAUSES: dict[str, Callable[[Observation], str]] = {
     "unregistered_module": _counted,
     "temperature": _temperature,
     "frozen_parameters": _frozen,
+    "frozen_midway": _frozen,
     "fresh_moments": _fresh,
 }
 """Kinds whose figures make a clause."""

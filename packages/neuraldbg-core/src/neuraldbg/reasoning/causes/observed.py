@@ -25,7 +25,9 @@ CONFIRMED_WITHIN = 40
 """Capture confirms a structural fault over a few steps before it tells: it acts from step 0 on."""
 
 
-IN_MID_RUN = frozenset({"fresh_moments", "replaced_layer_unowned"})
+IN_MID_RUN = frozenset(
+    {"fresh_moments", "frozen_midway", "parameter_not_in_optimizer", "replaced_layer_unowned"}
+)
 """Kinds whose step is the one on which they began, however early."""
 
 
