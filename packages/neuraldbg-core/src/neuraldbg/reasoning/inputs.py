@@ -209,6 +209,26 @@ def _departure(
     )
 
 
+SAME = 1e-5
+"""Relative difference up to which figures are those of one batch: float32, averaged over steps."""
+ENOUGH_SAME = 5
+"""Measured batches that show that it is always the same."""
+
+
+def is_one_batch(view: CaseView, departure: Departure) -> bool:
+    """Whether one and the same batch was fed again and again until a departure.
+
+    To memorise a batch is the usual check of a new program, and its loss says nothing of other
+    data: against it, any data raise the loss. So do they after training on all data at once.
+    """
+    for stat in (InputStat.MEAN, InputStat.RMS, InputStat.MIN, InputStat.MAX):
+        before = view.inputs(stat)[: departure.row, departure.column]
+        before = before[np.isfinite(before)]
+        if len(before) < ENOUGH_SAME or np.ptp(before) > SAME * float(np.abs(before).max()):
+            return False
+    return True
+
+
 SIGN_Z = 4.0
 """Robust z from which a loss says that the batch was already another one. Heuristic: lower than
 for a loss alone, since the input did leave its band within these few steps."""

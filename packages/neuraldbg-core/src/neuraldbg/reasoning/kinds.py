@@ -163,6 +163,10 @@ AFTER_RESUME = 6
 are its largest, since both moments start at zero."""
 RESUME_LEAP = 3.0
 """Loss over its level of the 20 steps before. Heuristic: far outside a batch's noise."""
+PEAK = 2.0
+"""And over the highest of them and of the step itself, whose loss no update of the new moments has
+touched: other data or another task lift that one too. Heuristic: six batches do not beat the worst
+of twenty twice over."""
 
 
 def _leapt(view: CaseView) -> bool:
@@ -170,10 +174,12 @@ def _leapt(view: CaseView) -> bool:
     curve = view.curve
     for note in view.observations.get("fresh_moments", ()):
         at = int(np.searchsorted(curve.steps, note.step))
-        before = curve.level(at - 20, at)
-        after = curve.values[at : at + AFTER_RESUME]
+        before, untouched = curve.level(at - 20, at), curve.values[max(at - 20, 0) : at + 1]
+        after = curve.values[at + 1 : at + 1 + AFTER_RESUME]
         after = after[np.isfinite(after)]
-        if at >= 20 and len(after) and float(after.max()) > RESUME_LEAP * before > 0:
+        if at < 20 or not len(after) or not before > 0:
+            continue
+        if float(after.max()) > max(RESUME_LEAP * before, PEAK * float(np.nanmax(untouched))):
             return True
     return view.is_failing
 

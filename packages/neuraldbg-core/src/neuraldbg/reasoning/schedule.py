@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.reasoning.curve import LEARNED
+from neuraldbg.reasoning.symptoms import LEAP, Leap
+
 if TYPE_CHECKING:
     from neuraldbg.reasoning.view import CaseView
 
@@ -84,3 +87,35 @@ def _shape(lr: np.ndarray) -> str:
         return "staircase"
     ratio = lr[1:] / np.maximum(lr[:-1], 1e-30)
     return "geometric" if float(np.std(ratio)) < 0.01 else "smooth"
+
+
+CLIMB, AT_LEAST = 0.1, 50
+"""Share of the run, and steps, within which a climb is steep. Heuristic: schedules rise within a
+tenth of a run; of one that rises more slowly each lr was proven by the steps before it."""
+
+
+def lr_climb(view: CaseView, departure: int | None) -> Leap | None:
+    """Return the climb of the lr, far above all before, on which a run that had learned was lost.
+
+    A warmup starts with the run: there is no lr before it with which anything was learned.
+
+    Args:
+        view: The run.
+        departure: The row on which its loss left for good.
+    """
+    lr, curve = view.lr, view.curve
+    if departure is None or not np.isfinite(lr[departure]) or curve.is_signed:
+        return None
+    span = max(CLIMB * float(view.steps[-1] - view.steps[0]), AT_LEAST)
+    start = int(np.searchsorted(view.steps, view.label(departure) - span))
+    known = lr[:start][np.isfinite(lr[:start])]
+    index = int(np.searchsorted(curve.steps, view.label(start)))
+    level = curve.level(index - 10, index)
+    if index < AT_LEAST or not len(known) or not level < (1 - LEARNED) * curve.origin:
+        return None
+    before = float(known.max())
+    higher = np.flatnonzero(lr[start : departure + 1] > LEAP * before)
+    if not len(higher):
+        return None
+    ratio = curve.level(len(curve) - 10, len(curve)) / max(level, 1e-12)
+    return Leap(start + int(higher[0]), before, float(lr[departure]), ratio)

@@ -274,14 +274,35 @@ def runs_away(view: CaseView) -> bool:
     return curve.level(count - count // 8, count) > 1.3 * curve.level(count // 2, 3 * count // 4)
 
 
+CHASES, CHASED = 0.8, 10
+"""Share of steps, and their number, on which the model must also run without gradients. Heuristic:
+evaluations come now and then, a target is computed on each step."""
+
+
 def is_own_target(view: CaseView) -> bool:
     """Whether the model also runs without gradients on (nearly) every training step.
 
     Bootstrapped targets, self-distillation and teacher passes of the trained network itself look
     like this.
     """
-    evals = view.ledger("eval_forwards")
-    return len(evals) > 10 and float(np.nanmean(evals > 0)) > 0.8
+    return own_target_since(view) == 0
+
+
+def own_target_since(view: CaseView) -> int | None:
+    """Return the row from which on `is_own_target` holds, 0 where all along; None: it does not.
+
+    On thinned steps nobody counts forwards.
+    """
+    rows = np.flatnonzero(view.trace.facts.sampled)
+    evals = view.ledger("eval_forwards")[rows] > 0
+    if len(evals) > CHASED and float(evals.mean()) > CHASES:
+        return 0
+    share = np.cumsum(evals[::-1])[::-1] / np.arange(len(evals), 0, -1)
+    lasting = np.flatnonzero(evals & (share > CHASES))
+    if not len(lasting) or len(evals) - lasting[0] <= CHASED:
+        return None
+    is_new = float(evals[: lasting[0]].mean()) < 1 - CHASES if lasting[0] else True
+    return int(rows[lasting[0]]) if is_new else None
 
 
 EXTERNAL = 10.0

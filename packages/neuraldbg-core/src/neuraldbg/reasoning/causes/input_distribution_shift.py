@@ -9,7 +9,7 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, argument, figure, link
 from neuraldbg.reasoning.causes.catastrophic_forgetting import NEAR, evaluations, turn_of
-from neuraldbg.reasoning.inputs import departures, first_sign
+from neuraldbg.reasoning.inputs import departures, first_sign, is_one_batch
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def assess(view: CaseView) -> Assessment | None:
         if creeps:
             harm = max(harm, _slow_harm(view, step))
         missed = None
-        if not view.is_broken and (harm < HARM or (is_recovered(view, step) and not creeps)):
+        is_harmless = harm < HARM or (is_recovered(view, step) and not creeps)
+        is_rehearsal = view.curve.learned and is_one_batch(view, departure)
+        if not view.is_broken and (is_harmless or is_rehearsal):
             missed = _missed(view, _before(view, departure))
             if missed is None:
                 continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
+from neuraldbg.reasoning.schedule import lr_climb
 from neuraldbg.reasoning.sharpness import lr_times_sharpness
 from neuraldbg.reasoning.symptoms import (
     broke_at_once,
@@ -58,6 +59,15 @@ def assess(view: CaseView) -> Assessment | None:
     row = departure_row(view)
     if row is not None and replaced_row(view, row - 1, row + 1) is not None:
         return None
+    climb = lr_climb(view, row)
+    if climb is not None:
+        return _raised(view, climb, "the loss left its level for good", lasts=True)
+    return _too_large(view, row)
+
+
+def _too_large(view: CaseView, row: int | None) -> Assessment | None:
+    """Judge steps by their size, and by the loss that left on `row` or never settled."""
+    curve = view.curve
     dead = dead_layers(view, 0.9)
     if any(d.is_from_start for d in dead):
         dead = []
@@ -175,18 +185,23 @@ def _is_evident(view: CaseView, largest: float, *, symptom: bool) -> bool:
 
 def _leapt(view: CaseView, leap: Leap) -> Assessment:
     """Report an lr that rose above all before, and a loss that answered at once."""
-    step = view.label(leap.row)
     lasts = view.is_failing
     what = (
         "the loss stopped being finite"
         if not np.isfinite(leap.ratio)
         else f"the loss rose to {figure(leap.ratio)} times its level"
     )
+    return _raised(view, leap, what, lasts=lasts or leap.ratio > 10)
+
+
+def _raised(view: CaseView, leap: Leap, what: str, *, lasts: bool) -> Assessment:
+    """Return the assessment of an lr above all with which the run had learned."""
+    step = view.label(leap.row)
     raised = f"the lr rose from {figure(leap.before)} to {figure(leap.after)}"
     return Assessment(
         cause="lr_too_high",
         failure=FailureType.OPTIMIZER_INSTABILITY,
-        confidence=0.9 if lasts or leap.ratio > 10 else 0.6,
+        confidence=0.9 if lasts else 0.6,
         description=(
             f"Learning rate too high at step {step}: {raised}, above all before, and within the "
             f"next steps {what}."

@@ -28,7 +28,9 @@ CALM = 12
 def assess(view: CaseView) -> Assessment | None:
     """Look for a gradient orders above its past, after which the loss is worse for good."""
     curve = view.curve
-    if not curve or view.is_clipped or curve.is_signed or len(view.run.models) > 1:
+    lapse = _lapse(view)
+    is_clipped = view.is_clipped and lapse is None
+    if not curve or is_clipped or curve.is_signed or len(view.run.models) > 1:
         return None
     deep = len(view.flow.weighted) >= 10 or any(
         layer.order >= 0 and _repeats(view, layer.path) for layer in view.flow.weighted
@@ -36,7 +38,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not (view.flow.recurrent or deep):
         return None
     row = _jump(view)
-    if row is None:
+    if row is None or (lapse is not None and row < lapse):
         return None
     index = int(np.searchsorted(curve.steps, view.label(row)))
     stays = max(lasting_jump(view, index), lasting_jump(view, index + 1))
@@ -49,14 +51,16 @@ def assess(view: CaseView) -> Assessment | None:
     usual = float(quiet(np.nanmedian, total[max(0, row - 50) : row]))
     layer = _layer(view, row)
     step = view.label(row)
+    lapsed = lapse is not None and step - view.label(lapse) <= SOON
+    since = f" since step {view.label(lapse)}" if lapse is not None and lapsed else ""
     return Assessment(
         cause="missing_gradient_clipping",
         failure=FailureType.EXPLODING_GRADIENTS,
-        confidence=0.75 if view.flow.recurrent else 0.55,
+        confidence=0.9 if lapsed else 0.75 if view.flow.recurrent else 0.55,
         description=(
             f"Gradient explosion originated in {named(layer)} at step {step}: the gradient norm "
-            f"jumped from {figure(usual)} to {figure(float(total[row]))}, no clipping held it, and "
-            "the loss is worse from then on."
+            f"jumped from {figure(usual)} to {figure(float(total[row]))}, no clipping held it"
+            f"{since}, and the loss is worse from then on."
         ),
         layer=layer,
         onset=step,
@@ -66,8 +70,31 @@ def assess(view: CaseView) -> Assessment | None:
             link(layer, step, "the gradient grows along the recurrence (or depth) and explodes"),
             link(None, step, "one unclipped step throws the weights off"),
         ),
-        explains=frozenset({"lr_too_high", "unknown", "dying_relu"}),
+        explains=frozenset({"lr_too_high", "unknown", "dying_relu", *(UNHELD if lapsed else ())}),
+        is_direct=lapsed,
     )
+
+
+UNHELD = ("target_outlier", "stale_second_moment")
+"""What a gradient that clipping had always held looks like: its loss leaps out of nothing, and the
+second moment knows clipped ones only."""
+MOSTLY = 0.9
+"""Share of the steps before on which a loop must have clipped for it to have been meant."""
+ENOUGH = 20
+"""Steps that show that it clipped."""
+SOON = 50
+"""Steps after clipping ended within which an explosion is its doing: it held the ones before."""
+
+
+def _lapse(view: CaseView) -> int | None:
+    """Return the row from which on a loop that had clipped all along never clips any more."""
+    clips = view.ledger("clips")
+    rows = np.flatnonzero(clips > 0)
+    if not len(rows) or rows[-1] + 1 >= len(clips):
+        return None
+    before = clips[: rows[-1] + 1] > 0
+    is_meant = len(before) >= ENOUGH and float(before.mean()) > MOSTLY
+    return int(rows[-1]) + 1 if is_meant else None
 
 
 def _repeats(view: CaseView, path: str) -> bool:

@@ -25,6 +25,15 @@ NOISE = 3.0
 ENOUGH_STEPS = 50
 """A fresh VAE's code is near the prior too: give it time to leave."""
 
+TOLD = 3.0
+"""Times `FLAT` from which a code told samples apart. Heuristic: a third of the noise beside it."""
+ENOUGH_TOLD = 20
+"""Measured steps on which it did: a fresh encoder passes through all values."""
+KEPT = 0.9
+"""Share of the usual spread above which the code is as it was. Heuristic: batches vary less."""
+SOON = 20
+"""Steps by which the code may follow the loss: weights move by small steps."""
+
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for a code that the loss and a decoder read, lost in the noise that is added to it."""
@@ -42,8 +51,9 @@ def assess(view: CaseView) -> Assessment | None:
         is_noisy = any(r > NOISE * last and r > 1.5 * size for r in read)
         if not (last < FLAT and is_noisy):
             continue
-        rows = np.flatnonzero(spread < FLAT)
-        step = view.label(int(rows[0])) if len(rows) else view.label(0)
+        flat = np.flatnonzero(spread < FLAT)
+        turned = _turned_at(view, spread)
+        step = view.label(int(flat[0]) if len(flat) else 0) if turned is None else turned
         return Assessment(
             cause="posterior_collapse",
             failure=FailureType.REPRESENTATION_COLLAPSE,
@@ -55,16 +65,44 @@ def assess(view: CaseView) -> Assessment | None:
             ),
             layer=code.path,
             onset=step,
-            onset_range=(view.label(0), step),
+            onset_range=(view.label(0), step) if turned is None else (step, step),
             evidence=view.events(types=["representation_collapse", "activation_regime_shift"]),
             chain=(
                 link(code.path, step, "the KL term pulls the posterior onto the prior"),
                 link(readers[0].path, step, "the decoder ignores the code"),
             ),
             explains=frozenset(
-                {"embedding_collapse", "labels_unrelated_to_inputs", "unknown", "mode_collapse"}
+                {
+                    "embedding_collapse",
+                    "labels_unrelated_to_inputs",
+                    "unknown",
+                    "mode_collapse",
+                    *(() if turned is None else ("target_outlier",)),
+                }
             ),
         )
+    return None
+
+
+def _turned_at(view: CaseView, spread: NDArray[np.float64]) -> int | None:
+    """Return the step on which the loss leapt and a code that had told something began to go.
+
+    A weight that is raised in mid-run lifts the loss at once, and the code follows. A code that
+    faded without a leap was under the same pull all along.
+    """
+    told = np.flatnonzero(spread > TOLD * FLAT)
+    if len(told) < ENOUGH_TOLD:
+        return None
+    usual = float(np.median(spread[told]))
+    last = view.label(int(np.flatnonzero(spread > KEPT * usual)[-1]))
+    gone = view.label(int(told[-1]))
+    for index, _, _ in view.curve.jumps:
+        step = int(view.curve.steps[index])
+        lasts = view.curve.level(index + 1, index + 1 + SOON) > view.curve.level(
+            index - SOON, index
+        )
+        if last - SOON <= step <= gone and step > view.label(int(told[0])) + SOON and lasts:
+            return step
     return None
 
 

@@ -49,7 +49,8 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     curve = view.curve
     ratio = staleness(view, slow)
-    is_routine = len(clusters([index for index, _, _ in curve.jumps])) >= ROUTINE
+    firsts = clusters([index for index, _, _ in curve.jumps])
+    is_routine = len(firsts) >= ROUTINE
     for index, z, jump in curve.jumps:
         lasts = not is_routine and lasting_jump(view, index) > LASTING
         if index < 20 or jump < 1.5 or setback(view, index) < (COST if lasts else COSTLY):
@@ -62,9 +63,11 @@ def assess(view: CaseView) -> Assessment | None:
             continue
         peak = np.unravel_index(int(np.nanargmax(window)), window.shape)
         value = float(window[peak])
-        if value < RATIO or not _made_it_worse(view, max(0, row - LOOK_BACK) + int(peak[0])):
+        at = max(0, row - LOOK_BACK) + int(peak[0])
+        began = int(curve.steps[max(first for first in firsts if first <= index)])
+        if value < RATIO or not _made_it_worse(view, at, began):
             continue
-        step = view.label(max(0, row - LOOK_BACK) + int(peak[0]))
+        step = view.label(at)
         parameter = view.run.parameters[int(peak[1])]
         return Assessment(
             cause="stale_second_moment",
@@ -90,10 +93,16 @@ def assess(view: CaseView) -> Assessment | None:
     return None
 
 
-def _made_it_worse(view: CaseView, row: int) -> bool:
-    """Whether a loss soon after the update of this row is clearly above the loss before it."""
+def _made_it_worse(view: CaseView, row: int, jumped: int) -> bool:
+    """Whether a loss soon after the update of this row is clearly above the loss before it.
+
+    Of an older part of a run a row stands for many steps. Where the loss jumped within them, the
+    gradient may have grown with it: the update that counts is the one after the jump.
+    """
     curve = view.curve
-    at = int(np.searchsorted(curve.steps, view.label(row)))
+    until = view.label(row + 1) if row + 1 < len(view.steps) else jumped + 1
+    step = jumped if view.label(row) <= jumped < until else view.label(row)
+    at = int(np.searchsorted(curve.steps, step))
     after = curve.values[at + 1 : at + 1 + LOOK_BACK]
     if not len(after) or at >= len(curve):
         return False

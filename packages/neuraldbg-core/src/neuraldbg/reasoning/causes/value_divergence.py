@@ -10,7 +10,7 @@ import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
 from neuraldbg.reasoning.causes.lr_too_high import HUGE_STEP
-from neuraldbg.reasoning.symptoms import departure_row, is_own_target, output_rms, runs_away
+from neuraldbg.reasoning.symptoms import departure_row, output_rms, own_target_since, runs_away
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -37,17 +37,23 @@ def assess(view: CaseView) -> Assessment | None:
     curve = view.curve
     if not curve or curve.is_signed:
         return None
-    if not (is_own_target(view) or _is_bootstrapped(view)):
+    since = own_target_since(view)
+    if since is None and not _is_bootstrapped(view):
         return _chased(view)
-    outputs = output_rms(view)
+    outputs, since = output_rms(view), since or 0
     first, last = float(view.early(outputs)), float(view.late(outputs))
+    start = curve.start
+    if since:
+        index = int(np.searchsorted(curve.steps, view.label(since)))
+        start, first = curve.level(index - AFTER, index), float(view.late(outputs[:since]))
     if not (np.isfinite(first) and first > 0) or not (last > GROWTH * first or view.is_broken):
         return None
-    grown = curve.end / max(curve.start, 1e-12)
+    grown = curve.end / max(start, 1e-12)
     if not (grown > 3 or curve.is_broken):
         return None
-    rows = np.flatnonzero(outputs > 2 * max(first, 1e-12))
-    onset = view.label(int(rows[0])) if len(rows) else view.label(0)
+    began = view.label(since)
+    rows = np.flatnonzero(outputs[since:] > 2 * max(first, 1e-12))
+    onset = view.label(since + int(rows[0])) if len(rows) else began
     return Assessment(
         cause="value_divergence",
         failure=FailureType.OPTIMIZER_INSTABILITY,
@@ -57,11 +63,11 @@ def assess(view: CaseView) -> Assessment | None:
             f"trained, its outputs grew from {figure(first)} to {figure(last)}, and the loss by a "
             f"factor of {figure(grown)}."
         ),
-        onset=min(onset, view.label(min(20, len(view.steps) - 1))),
-        onset_range=(view.label(0), onset),
+        onset=began if since else min(onset, view.label(min(20, len(view.steps) - 1))),
+        onset_range=(began, onset),
         evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
         chain=(
-            link(None, view.label(0), "targets are computed with the network that is trained"),
+            link(None, began, "targets are computed with the network that is trained"),
             link(None, onset, "each update raises the targets it chases"),
         ),
         explains=frozenset(
@@ -71,6 +77,7 @@ def assess(view: CaseView) -> Assessment | None:
                 "saturating_activations",
                 "missing_zero_grad",
                 "unknown",
+                "stale_second_moment",
                 "unnormalized_target",
                 "unnormalized_input",
             }

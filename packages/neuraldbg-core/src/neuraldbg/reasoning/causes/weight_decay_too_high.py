@@ -14,6 +14,8 @@ from neuraldbg.schema.facts import OptimizerStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 SHRUNK = 0.4
@@ -36,7 +38,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not gradient > 1e-6:
         return None
     widths = np.asarray(view.trace.facts.widths, dtype=np.float64)
-    strength = quiet(np.nanmax, decay, axis=1)
+    strength = _in_force(view, decay)
     pull = float(np.nansum(view.lr * strength * widths))
     if "sgd" in view.optimizer_kinds:
         momentum = float(np.nanmax(view.optimizer(OptimizerStat.MOMENTUM), initial=0.0))
@@ -49,7 +51,7 @@ def assess(view: CaseView) -> Assessment | None:
     confidence = 0.7 + 0.2 * (shrunk < 0.15)
     if pull < PULL and strength_now <= USUAL:
         confidence = 0.35
-    step = view.label(0)
+    step = view.label(_since(strength))
     return Assessment(
         cause="weight_decay_too_high",
         failure=FailureType.OPTIMIZER_INSTABILITY,
@@ -83,3 +85,27 @@ def assess(view: CaseView) -> Assessment | None:
             }
         ),
     )
+
+
+def _in_force(view: CaseView, decay: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest decay of the optimizers that stepped, `[T]`; NaN where none was read.
+
+    One that was replaced in mid-run still has its options; they do nothing any more.
+    """
+    stepped = view.optimizer(OptimizerStat.STEPPED) > 0
+    own = np.where(stepped, decay, np.nan)
+    return quiet(np.nanmax, np.where(stepped.any(axis=1, keepdims=True), own, decay), axis=1)
+
+
+RAISED = 2.0
+"""Decay over all before from which it was raised. Heuristic: schedules of decay that follow the lr
+rise by percents from step to step."""
+
+
+def _since(strength: NDArray[np.float64]) -> int:
+    """Return the row from which on the decay is in force that ended the run: 0 where all along."""
+    known = np.flatnonzero(np.isfinite(strength))
+    lower = known[strength[known] * RAISED < float(np.nanmax(strength))]
+    if not len(lower) or lower[-1] == known[-1]:
+        return 0
+    return int(known[known > lower[-1]][0])

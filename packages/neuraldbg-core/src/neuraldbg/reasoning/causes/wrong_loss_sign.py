@@ -57,6 +57,7 @@ def assess(view: CaseView) -> Assessment | None:
             0.85,
             f"the loss fell from {figure(curve.start)} to {figure(curve.end)}, orders of magnitude "
             "below zero, and holds a term that cannot be negative: another one falls without bound",
+            _turned_at(view),
         )
     runaway = (
         fell_last > 1.2 * max(fell_first, 0)
@@ -70,6 +71,7 @@ def assess(view: CaseView) -> Assessment | None:
         0.6 + 0.25 * floored,
         f"the loss fell from {figure(curve.start)} to {figure(curve.end)}, faster and faster, "
         f"while outputs grew by {figure(grown)}",
+        _turned_at(view),
     )
 
 
@@ -131,8 +133,45 @@ LOG = "log_probability"
 ENOUGH = 30
 
 
-def _told(view: CaseView, confidence: float, what: str) -> Assessment:
-    step = view.label(0)
+SETTLED = 40
+"""Steps before a loss went below zero that show whether it was on its way there."""
+LEVEL = 0.25
+"""Share of its level by which a loss that has settled may fall within them, beyond noise.
+Heuristic: one that heads for zero falls by more than what is left."""
+
+
+def _turned_at(view: CaseView) -> int:
+    """Return the step on which a loss that had settled went below zero for good, else the first.
+
+    A term that is switched on in mid-run takes the loss there at once. A wrong sign that acts from
+    the start makes it fall all along.
+    """
+    curve = view.curve
+    finite = np.where(np.isfinite(curve.values), curve.values, -np.inf)
+    above = np.flatnonzero(finite >= 0)
+    crossed = int(above[-1]) + 1 if len(above) else 0
+    if not SETTLED < crossed < len(finite):
+        return view.label(0)
+    before = finite[crossed - SETTLED : crossed]
+    first, last = float(np.median(before[: SETTLED // 2])), float(np.median(before[SETTLED // 2 :]))
+    noise = difference_noise(before) / np.sqrt(SETTLED // 2)
+    is_settled = first - last < max(LEVEL * last, 3 * noise)
+    drop = float(np.median(before[-3:])) - float(finite[crossed])
+    usual = difference_noise(before) + max(first - last, 0.0) / (SETTLED // 2)
+    is_above = float(np.mean(before > 0)) > MOSTLY and last > 0
+    is_turn = is_above and (is_settled or drop > DROP * usual)
+    return int(curve.steps[crossed]) if is_turn else view.label(0)
+
+
+MOSTLY = 0.9
+"""Share of positive values of a loss that was above zero before."""
+DROP = 10.0
+"""Last step down over what steps were before, noise included. Heuristic: a loss that falls faster
+and faster doubles its pace within tens of steps, not its order within one."""
+
+
+def _told(view: CaseView, confidence: float, what: str, step: int | None = None) -> Assessment:
+    step = view.label(0) if step is None else step
     return Assessment(
         cause="wrong_loss_sign",
         failure=FailureType.OBJECTIVE_MISMATCH,
