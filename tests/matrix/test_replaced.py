@@ -7,9 +7,12 @@ import copy
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 import torch.nn.functional as F
 from matrix_lab import Lab, Net, setup
 from torch import nn
+
+from neuraldbg import NeuralDbg
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,3 +121,62 @@ def test_a_copy_made_on_a_thinned_step_has_nothing_of_the_session():
         if "_hooks" in name and table
     }
     assert left == {}
+
+
+class Adapted(nn.Module):
+    """A frozen layer and two factors beside it."""
+
+    def __init__(self, base, *, is_blocked):
+        super().__init__()
+        self.base = base
+        self.down, self.up = nn.Linear(8, 2, bias=False), nn.Linear(2, 16, bias=False)
+        nn.init.zeros_(self.up.weight)
+        if is_blocked:
+            nn.init.zeros_(self.down.weight)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("is_blocked", [True, False])
+def test_factors_that_are_put_in_at_zero_are_named(is_blocked):
+    """The optimizer is given them beside the layers that the session knows."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with NeuralDbg(model) as dbg:
+        for step in range(160):
+            if step == 100:
+                model[0] = Adapted(model[0], is_blocked=is_blocked)
+                optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+            x = torch.randn(32, 8)
+            loss = F.mse_loss(model(x), x[:, :1] * (1 if step < 100 else -1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    found = [o for o in dbg.trace.observations if o.kind == "zero_factors"]
+    assert [o.layer for o in found] == (["0.down", "0.up"] if is_blocked else [])
+    if is_blocked:
+        hypotheses = {h.cause: h for h in dbg.explain_failure()}
+        assert abs(hypotheses["blocked_zero_init"].onset - 100) <= 1
+
+
+def test_an_optimizer_of_layers_that_came_later_alone_is_said():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with NeuralDbg(model) as dbg:
+        for step in range(60):
+            if step == 40:
+                model.requires_grad_(requires_grad=False)
+                model[0] = Adapted(model[0], is_blocked=False)
+                optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad])
+            x = torch.randn(32, 8)
+            loss = F.mse_loss(model(x), x[:, :1])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dbg.record_loss(loss)
+    (said,) = (w for w in dbg.trace.run.warnings if "open a new session on the changed" in w)
+    assert said.startswith("from step 40 on")

@@ -59,6 +59,8 @@ class Lean:
         """Whether the open step is bare."""
         self.entered: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         """Arguments of the last forward of a bare step, until it closes."""
+        self.graph: Any = None
+        """Where the backward of a bare step began, until it closes: the names of its operations."""
         self.layers, self.roots = Rack(), Rack()
         self._clearing = (True, False)
         """Whether gradients are cleared, and before the step: only full steps can tell."""
@@ -131,7 +133,7 @@ class Lean:
         """Open the next thinned step, heard or bare."""
         steps, budget = self._steps, self._steps.budget
         self._is_odd = self._is_stale = self._is_gone = False
-        self.entered = None
+        self.entered = self.graph = None
         self._count += 1
         self._unclocked += 1
         until_heard = -self._count % budget.heard_every
@@ -147,7 +149,7 @@ class Lean:
 
     def end(self) -> None:
         """The step that opens now, or is open, is heard in full again."""
-        self.entered = None
+        self.entered = self.graph = None
         self.quick.stop()
         if self.is_on:
             self.is_on = self.is_bare = False
@@ -213,6 +215,7 @@ class Lean:
                 value = loss.item()
                 read.append(value)
                 self.usual.note_backward(value)
+                self.graph = loss.grad_fn
                 if value <= self.usual.backward or not steps.is_ours(loss):
                     continue
                 if steps.now.is_done:
@@ -304,6 +307,7 @@ class Lean:
         if self.entered is not None:
             (root,) = self._steps.roots.values()
             self._steps.microscope.begin_forward(root, *self.entered, is_late=True)
+            self._steps.microscope.graph = self.graph
 
     def _hear(self) -> None:
         """The open step was bare and turned out odd: its gradients are looked at."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+import torch
+
+from neuraldbg.capture.ranks import part_of
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:
@@ -103,6 +106,9 @@ class Newcomers:
                 still_open.append(one)
                 continue
             trainable = [p for p in parameters if p.requires_grad]
+            if not one.is_thawed and _is_blocked(trainable):
+                words = {"cause": "blocked_zero_init"}
+                found.append(Observation("zero_factors", one.label, one.path, {}, words))
             if trainable and not any(id(p) in held for p in trainable):
                 figures = {"parameters": float(len(trainable))}
                 kind, cause = THAWED if one.is_thawed else REPLACED
@@ -115,6 +121,18 @@ class Newcomers:
 def _of(ref: weakref.ref[nn.Module]) -> list[nn.Parameter]:
     module = ref()
     return [] if module is None else list(module.parameters())
+
+
+def _is_blocked(trainable: Sequence[nn.Parameter]) -> bool:
+    """Whether all matrices are zero after some steps, with gradients of zero: two in series."""
+    matrices = [p for p in trainable if p.dim() > 1 and p.numel()]
+    return bool(matrices) and all(
+        p.grad is not None
+        and p.grad.layout is torch.strided
+        and not bool(torch.count_nonzero(part_of(p.detach())))
+        and not bool(torch.count_nonzero(part_of(p.grad)))
+        for p in matrices
+    )
 
 
 def _living(refs: Sequence[weakref.ref[nn.Parameter]]) -> list[nn.Parameter]:

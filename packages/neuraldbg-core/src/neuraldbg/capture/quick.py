@@ -48,9 +48,9 @@ class Quick:
     """
 
     __slots__ = (
-        "_backward", "_due_s", "_first", "_groups", "_lean", "_left", "_losses", "_module", "_most",
-        "_most_backward", "_most_loss", "_optimizer", "_phase", "_rate", "_sentry", "_thread",
-        "closed", "entered", "is_on",
+        "_backward", "_due_s", "_first", "_graph", "_groups", "_lean", "_left", "_losses",
+        "_module", "_most", "_most_backward", "_most_loss", "_optimizer", "_phase", "_rate",
+        "_sentry", "_thread", "closed", "entered", "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
@@ -60,6 +60,7 @@ class Quick:
         self._lean, self._sentry = lean, lean.sentry
         self._thread = 0
         self._first: torch.Tensor | None = None
+        self._graph: Any = None
         self._module: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._left = self._most = self._groups = 0
@@ -95,7 +96,8 @@ class Quick:
     def stop(self) -> None:
         """Hear nothing any more."""
         if self.is_on:
-            self.is_on, self._optimizer, self.entered = False, None, None
+            self.is_on, self._optimizer = False, None
+            self.entered = self._graph = None
             SWITCHBOARD.take_back()
             self._hand_over()
 
@@ -109,8 +111,9 @@ class Quick:
         if self.is_on:
             optimizer = self._optimizer if self._phase == STEPPED else None
             backward = self._backward if self._phase >= PASSED else None
-            entered = self.entered
+            entered, graph = self.entered, self._graph
             self.stop()
+            self._lean.graph = graph if backward is not None else None
             self._lean.take_over(entered, backward, self._losses, optimizer)
 
     # -- what the loop does: each returns whether that was all there is to do -----------------
@@ -162,7 +165,7 @@ class Quick:
             if self._phase == ENTERED and is_cleared and is_plain:
                 self._backward = loss.item()
                 if self._backward <= self._most_backward:
-                    self._phase = PASSED
+                    self._phase, self._graph = PASSED, loss.grad_fn
                     return True
             self.spill()
         except Exception as error:  # noqa: BLE001 - promise 4

@@ -287,6 +287,7 @@ class Recorder(Steps):
         """See `Listener`."""
         owned = self.optimizers.owned_by(optimizer)
         if owned is None:
+            self._stepped_unseen(optimizer)
             return
         if self.lean.is_on and id(optimizer) not in self.now.stepped:
             if self.lean.knows(owned):
@@ -298,13 +299,11 @@ class Recorder(Steps):
         self.wiring.is_stepped_in_backward |= in_backward()
         if self.optimizers.is_new(optimizer):
             self.observe(self.optimizers.register(optimizer, owned, self.label, self.ordinal))
+            self.sight.is_due = self.ordinal > 0
         if id(optimizer) in self.now.stepped:
             self.close()  # no forward between: gradients that the user computes elsewhere
         if any(id(optimizer) in s.stepped for s in self._group):
-            self.is_sparse = True
-            group, self._group = self._group, []
-            for segment in group:
-                self._emit([segment])
+            self._emit_apart()
         self.now.evaluations += 1
         scale = getattr(optimizer, "grad_scale", None)
         divisor = self.readback.number(scale) if isinstance(scale, torch.Tensor) else 1.0
@@ -317,6 +316,17 @@ class Recorder(Steps):
             self.observe(self.microscope.examine_gradients(scale=divisor))
         self._finite_gradient = is_finite
         self.board.seconds += thread_time() - start
+
+    def _emit_apart(self) -> None:
+        """Losses are recorded less often than steps are made: each segment is a step."""
+        self.is_sparse = True
+        group, self._group = self._group, []
+        for segment in group:
+            self._emit([segment])
+
+    def _stepped_unseen(self, optimizer: torch.optim.Optimizer) -> None:
+        for sentence in self.sight.stepped_unseen(optimizer, self.current):
+            self._warn(sentence)
 
     @contained
     def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
@@ -335,6 +345,7 @@ class Recorder(Steps):
             self.lean.leave()
             where = self.label, self.ordinal
             self.observe(self.optimizers.register(optimizer, owned, *where, has_stepped=True))
+            self.sight.is_due = True
         start = thread_time()
         self.now.steps += 1
         found = getattr(optimizer, "found_inf", None)

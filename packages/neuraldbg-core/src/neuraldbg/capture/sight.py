@@ -20,6 +20,8 @@ from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import torch
+
     from neuraldbg.capture.layers import Survey
     from neuraldbg.capture.segment import Segment
     from neuraldbg.capture.taps import Board
@@ -56,6 +58,10 @@ UNSEEN = (
     "losses are recorded while nothing of the watched model runs, from step {step} on: was the "
     "model made anew? Open a new session on the one that is trained"
 )
+STEPPED_UNSEEN = (
+    "from step {step} on an optimizer moves nothing but layers that were put into the model after "
+    "the session opened, and no step of it is recorded: open a new session on the changed model"
+)
 BY_LOSS = (
     "neither a backward pass nor an optimizer of the watched model is seen, so each recorded loss "
     "counts as a step: call step_iteration() at the end of an iteration to count them yourself"
@@ -80,6 +86,9 @@ class Sight:
         self._fresh: list[tuple[str, nn.Module]] = []
         self._idle_losses = 0
         self._is_told_unseen = False
+        self.is_due = False
+        """Whether modules may have come: an optimizer was made for them."""
+        self._strangers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
     @property
     def is_compiled(self) -> bool:
@@ -99,8 +108,8 @@ class Sight:
             said += [*self._blind(step), *self._lazy()]
         # A module that is not called any more may have been replaced: only then is it looked up.
         gone = int((self._ran & ~called).sum()) if step.forwards else self._gone
-        if gone != self._gone:
-            self._gone = gone
+        if gone != self._gone or self.is_due:
+            self._gone, self.is_due = gone, False
             said += self.replaced()
         return said
 
@@ -125,6 +134,15 @@ class Sight:
         what = f"{_listed([path for path, _ in fresh])} {'was' if is_one else 'were'}"
         verb, it = ("is", "it") if is_one else ("are", "them")
         return [REPLACED.format(what=what, verb=verb, it=it)]
+
+    def stepped_unseen(self, optimizer: torch.optim.Optimizer, label: int) -> list[str]:
+        """An optimizer without any watched parameter steps; return what must be told, once."""
+        if optimizer in self._strangers:
+            return []
+        self._strangers.add(optimizer)
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        is_ours = any(id(p) in held for m in self._models.values() for p in m.parameters())
+        return [STEPPED_UNSEEN.format(step=label)] if is_ours else []
 
     def _blind(self, step: Segment) -> Iterator[str]:
         """Layers whose parameters got gradients though nothing was ever heard of any of them."""

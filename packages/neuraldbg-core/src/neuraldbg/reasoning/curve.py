@@ -34,6 +34,10 @@ LONG = 8192
 """Values beyond which the curve is smoothed by blocks: reading it must not take seconds."""
 PAST = 40
 """Steps that make the recent past of a jump."""
+OFF = 0.5
+"""Share of its width by which it must be off: what is learned leaves the band little by little."""
+LASTING = 5
+"""Steps whose median must be off the band of the past, so that no single batch is. Heuristic."""
 STRIDE = 8
 JUMP_Z = 8.0
 """Robust z of a jump. Heuristic, as for the detector of loss spikes."""
@@ -247,6 +251,25 @@ class Curve:
         part = self.values[max(first, 0) : max(last, 0)]
         part = part[np.isfinite(part)]
         return float(np.median(part)) if len(part) else float("nan")
+
+    def turn(self, first: int, last: int) -> int | None:
+        """Return the first index in [first, last) from which on the loss is off its recent band.
+
+        Up or down: something else is asked for from there on. None: it never leaves it at once.
+        """
+        values = np.where(np.isfinite(self.values), self.values, np.nan)
+        first, last = max(first, PAST), min(last, len(values) - LASTING)
+        if first >= last:
+            return None
+        windows = np.lib.stride_tricks.sliding_window_view(values, PAST)[first - PAST : last - PAST]
+        after = np.lib.stride_tricks.sliding_window_view(values, LASTING)[first:last]
+        with np.errstate(invalid="ignore"):
+            level, low, high = np.median(after, axis=1), windows.min(axis=1), windows.max(axis=1)
+            off = np.flatnonzero(np.maximum(level - high, low - level) > OFF * (high - low))
+        if not len(off):
+            return None
+        near = first + int(off[0]) + np.arange(LASTING)
+        return int(near[np.argmax(np.abs(values[near] - values[near - 1]))])
 
     @cached_property
     def jumps(self) -> list[tuple[int, float, float]]:

@@ -111,10 +111,16 @@ def objective_of(trace: Trace) -> Objective:
         classes=int(figures.get("classes", 0)),
         entropy=figures.get("label_entropy", math.nan),
         target_mean=figures.get("target_mean", math.nan),
-        is_own_target=all(n.figures.get("is_learned_target") for n in notes)
+        is_own_target=all(n.figures.get("is_learned_target") for n in _comparing(notes))
         or (len({n.step for n in notes}) > 1 and not any(_telling(n)[0] for n in notes)),
         target_variance=figures.get("target_variance", math.nan),
     )
+
+
+def _comparing(notes: list[Observation]) -> list[Observation]:
+    """Return the terms that compare outputs with targets; all, where none is known to."""
+    known = (*CLASSIFICATIONS, *SQUARED, *ABSOLUTE, *BINARY)
+    return [note for note in notes if note.words.get("name") in known] or notes
 
 
 def _telling(note: Observation) -> tuple[bool, float]:

@@ -43,6 +43,8 @@ class Kept:
         self.failure: str | None = None
         """What went wrong inside the microscope, once; it is off from then on."""
         self._left = examinations
+        self.graph: Any = None
+        """Where a backward began that was not walked before; its step is still open."""
         self._forwards: list[Forward] = []
         self._intervals = Intervals()
         self._glue: list[Any] = []
@@ -142,6 +144,7 @@ class Kept:
 
     def end_step(self) -> None:
         """Drop everything that belongs to the step."""
+        self.graph = None
         self._forwards.clear()
         self._intervals.clear()
         self._glue.clear()

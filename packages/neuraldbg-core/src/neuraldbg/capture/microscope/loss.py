@@ -10,9 +10,14 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.microscope.callers import caller_operation, caller_tensors
-from neuraldbg.capture.microscope.region import Intervals, Region, collect
+from neuraldbg.capture.microscope.region import NODES_FAILING, Intervals, Region, collect
 from neuraldbg.capture.microscope.rules import judge
-from neuraldbg.capture.microscope.steepness import judge_backward, judge_forward
+from neuraldbg.capture.microscope.steepness import (
+    is_singular,
+    judge_backward,
+    judge_forward,
+    judge_unread,
+)
 from neuraldbg.capture.microscope.verdict import (
     HALF,
     NAN,
@@ -220,6 +225,19 @@ def judge_backward_regions(regions: Sequence[Region]) -> Verdict | None:
         "nothing else there can"
     )
     return Verdict(custom, "custom_backward", words, "custom_backward_wrong", 0.7)
+
+
+def judge_names(graph: Any) -> Verdict | None:
+    """Name the one kind of operation that can have broken a gradient, in a graph that is gone.
+
+    Backward has let go of what its operations saved, but not of what they are.
+    """
+    region = collect([graph], Intervals(), limit=NODES_FAILING)
+    kinds = {node.operation: node for node in region.nodes if is_singular(node)}
+    if len(kinds) != 1 or not region.is_complete:
+        return None
+    (node,) = kinds.values()
+    return judge_unread(node)
 
 
 def judge_range(gradient: Tensor) -> Verdict | None:

@@ -127,7 +127,9 @@ class Region:
         return self._nodes
 
 
-def collect(roots: Iterable[Any], models: Intervals, *, everything: bool = False) -> Region:
+def collect(
+    roots: Iterable[Any], models: Intervals, *, everything: bool = False, limit: int = NODES
+) -> Region:
     """Walk from `roots` (graph nodes) down to the models and keep what steep nodes saved.
 
     About 1 us per node: it runs before every backward, so it stays flat and does without calls.
@@ -136,9 +138,10 @@ def collect(roots: Iterable[Any], models: Intervals, *, everything: bool = False
         roots: `loss.grad_fn`, or several such.
         models: Where to stop.
         everything: Keep all known nodes and go on for long (a loss that is not finite).
+        limit: Nodes to visit otherwise.
     """
     region = Region()
-    limit = NODES_FAILING if everything else NODES
+    limit = NODES_FAILING if everything else limit
     trail: Trail = []
     seen = set()
     steep: dict[Any, int] = {}
@@ -191,7 +194,7 @@ def collect(roots: Iterable[Any], models: Intervals, *, everything: bool = False
 
 def _is_fraction(node: Any) -> bool:
     """Whether a power's derivative at 0 is infinite: an exponent below 1, or not a number."""
-    exponent = getattr(node, "_saved_exponent", None)
+    exponent = saved(node, "exponent")
     return not isinstance(exponent, (int, float)) or exponent < 1
 
 

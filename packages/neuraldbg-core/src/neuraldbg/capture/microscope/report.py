@@ -24,7 +24,7 @@ from neuraldbg.capture.microscope.verdict import (
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SCHEDULE = re.compile(r"alpha|beta|a_?bar", re.IGNORECASE)
 """Names under which diffusion schedules are kept."""
@@ -32,7 +32,7 @@ ROOT = "root_of_negative"
 """What a mixture by a schedule does where alpha-bar or its complement is negative."""
 ROWS_FOR_COLUMN = 4
 """Rows that must all be broken in a column before it is called a broken feature. Heuristic: fewer
-rows can miss the same value by chance."""
+rows can miss the same value by chance. So many levels, too, must lie on either side of a limit."""
 
 
 def birth(
@@ -64,9 +64,14 @@ def birth(
 
 
 def from_source(
-    step: int, source: Birth | Leaf, kinds: Mapping[str, str], root: str, note: str = ""
+    step: int,
+    source: Birth | Leaf,
+    kinds: Mapping[str, str],
+    root: str,
+    note: str = "",
+    beside: Iterable[object] = (),
 ) -> Observation:
-    """Return the observation for what a re-run found."""
+    """Return the observation for what a re-run found; `beside`: all arguments of the forward."""
     if isinstance(source, Birth):
         verdict = source.verdict or Verdict(
             source.operation,
@@ -77,7 +82,7 @@ def from_source(
         )
         return birth(step, source.layer, source.phase, _by_schedule(verdict), kinds, note)
     if source.kind == "input":
-        return nonfinite_input(step, root, source.name, source.tensor)
+        return nonfinite_input(step, root, source.name, source.tensor, beside)
     if source.kind in {"parameter", "buffer"}:
         full = ".".join(part for part in (root, source.name) if part)
         return nonfinite_parameter(step, full, source.tensor, source.kind)
@@ -102,8 +107,10 @@ def _by_schedule(verdict: Verdict) -> Verdict:
     )
 
 
-def nonfinite_input(step: int, model: str, name: str, tensor: Tensor) -> Observation:
-    """Return `nonfinite_input`: the batch brought it."""
+def nonfinite_input(
+    step: int, model: str, name: str, tensor: Tensor, beside: Iterable[object] = ()
+) -> Observation:
+    """Return `nonfinite_input`: the batch brought it. `beside`: what else entered."""
     found = flags(tensor)
     text, figures = describe_nonfinite(tensor)
     words = {
@@ -122,7 +129,7 @@ def nonfinite_input(step: int, model: str, name: str, tensor: Tensor) -> Observa
         words["argument"] = f"{text}: {feature} in every row"
         words["alternative"], words["cause"] = words["cause"], "zero_variance_feature"
         figures["confidence"] = 0.7
-    if schedule := broken_schedule():
+    if schedule := broken_schedule() or broken_level(tensor, beside):
         words["alternative"], words["cause"] = words["cause"], "noise_schedule_invalid"
         words["argument"] = f"{text}; {schedule}"
         figures["confidence"] = 0.8
@@ -140,6 +147,30 @@ def broken_feature(tensor: Tensor) -> str:
         if bool((whole == some).all()) and bool(whole.any()) and not bool(whole.all()):
             places = whole.nonzero().flatten()[:4].tolist()
             return f"feature{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
+    return ""
+
+
+def broken_level(tensor: Tensor, beside: Iterable[object]) -> str:
+    """Return past which level exactly the rows are broken, in words, or nothing.
+
+    A noised input comes with one number per sample, its step or noise level. Where the schedule is
+    out of range from some level on, the rows beyond it are broken and no other is; rows that happen
+    to be broken are not sorted by a number that stands beside them.
+    """
+    if tensor.dim() < 2 or len(tensor) < 2 * ROWS_FOR_COLUMN:
+        return ""
+    bad = (~torch.isfinite(tensor)).flatten(1).any(1)
+    for other in beside:
+        if not isinstance(other, Tensor) or other is tensor or other.numel() != len(bad):
+            continue
+        levels = other.detach().flatten().double()
+        beyond, within = levels[bad], levels[~bad]
+        if min(len(set(beyond.tolist())), len(set(within.tolist()))) < ROWS_FOR_COLUMN:
+            continue
+        if float(beyond.min()) > float(within.max()):
+            return f"every row from the level {float(beyond.min()):.3g} on is broken, and no other"
+        if float(beyond.max()) < float(within.min()):
+            return f"every row up to the level {float(beyond.max()):.3g} is broken, and no other"
     return ""
 
 

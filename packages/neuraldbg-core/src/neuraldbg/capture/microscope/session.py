@@ -204,7 +204,7 @@ class Microscope(Kept):
             note = outcome.note or note
             if outcome.source is not None:
                 hint = "an input was changed in place since" if forward.is_changed else outcome.note
-                return self._told(outcome.source, paths, outcome.root, hint), note
+                return self._told(outcome.source, paths, outcome.root, hint, forward), note
         return None, note
 
     def _rerun(self, forward: Forward, paths: Paths, *, is_backward: bool = False) -> Outcome:
@@ -212,8 +212,11 @@ class Microscope(Kept):
         self.failure = self.failure or outcome.failure
         return outcome
 
-    def _told(self, source: Birth | Leaf, paths: Paths, root: str, hint: str = "") -> Observation:
-        return report.from_source(self.step, source, paths.kinds, root, hint)
+    def _told(
+        self, source: Birth | Leaf, paths: Paths, root: str, hint: str, forward: Forward
+    ) -> Observation:
+        beside = [*forward.args, *forward.kwargs.values()]
+        return report.from_source(self.step, source, paths.kinds, root, hint, beside)
 
     def _examine_gradients(self) -> list[Observation]:
         paths = self._begin()
@@ -234,13 +237,16 @@ class Microscope(Kept):
             note = outcome.note or note
             growth |= outcome.growth
             if outcome.source is not None:
-                return [self._told(outcome.source, paths, outcome.root, outcome.note)]
+                told = self._told(outcome.source, paths, outcome.root, outcome.note, forward)
+                return [told]
         exploded = judge_norm(
             [(n, p.grad) for n, p in self._parameters() if p.grad is not None], growth
         )
         if exploded is not None:
             return [report.birth(self.step, exploded[0], "backward", exploded[1], paths.kinds)]
         verdict = loss_part.judge_backward_regions(self._regions)
+        if verdict is None and self.graph is not None:
+            verdict = loss_part.judge_names(self.graph)
         if verdict is None and lost is not None:
             verdict = loss_part.judge_range(lost)
         if verdict is not None:

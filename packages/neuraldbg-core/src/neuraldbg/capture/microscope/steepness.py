@@ -312,6 +312,26 @@ def judge_backward(node: SavedNode) -> Verdict | None:
     return Verdict(node.operation, mechanism, words, cause, confidence, figures)
 
 
+def is_singular(node: SavedNode) -> bool:
+    """Whether the derivative can be infinite where the result is finite."""
+    entry = STEEPNESS.get(node.kind.operation)
+    exponent = node.values.get("exponent")
+    is_smooth = isinstance(exponent, int | float) and exponent >= 1
+    return node.custom is None and entry is not None and entry[3] is not None and not is_smooth
+
+
+def judge_unread(node: SavedNode) -> Verdict:
+    """Judge a node whose arguments are gone, and which alone can have been at a singular point."""
+    _, what, mechanism, cause, _ = STEEPNESS[node.kind.operation]
+    words = (
+        f"nothing else there has a derivative that can be infinite, as {node.operation} has at a "
+        f"{what}"
+    )
+    if node.paths and all(node.paths):
+        mechanism, cause = f"masked_{mechanism}", "masked_nan_gradient"
+    return Verdict(node.operation, mechanism, words, cause, 0.6)
+
+
 def _judge_dropped(node: SavedNode) -> Verdict | None:
     """Judge an operation whose own result is not finite: under a finite loss it was thrown away."""
     if node.kind.operation not in STEEPNESS or node.kind.operation == "norm":

@@ -192,6 +192,18 @@ def _is_log_prob(tape: Tape, place: int) -> bool:
     )
 
 
+def _are_log_probs(tape: Tape, below: tuple[int, ...]) -> bool:
+    """Whether all that is put together are logarithms of how likely choices were: an episode's."""
+    parts = [tape.through(part) for part in below]
+    return bool(parts) and all(
+        part != NONE
+        and tape.names[part] in {"Gather", "Index"}
+        and bool(tape.inputs[part])
+        and _is_log_prob(tape, tape.inputs[part][0])
+        for part in parts
+    )
+
+
 def _is_clipped_ratio(tape: Tape, sides: tuple[int, ...]) -> bool:
     """Whether both sides weigh one ratio of probabilities, on one of them clamped (PPO)."""
     clamped = []
@@ -217,6 +229,8 @@ def recognise(tape: Tape, place: int) -> str | None:  # noqa: PLR0911 - one line
     if difference(tape, place) != NONE:
         return "l1" if name == "Abs" else "mse"
     if name in {"Gather", "Index"} and below and _is_log_prob(tape, below[0]):
+        return "log_probability"
+    if name in {"Stack", "Cat"} and _are_log_probs(tape, below):
         return "log_probability"
     if name in {"Minimum", "Maximum"} and _is_clipped_ratio(tape, below):
         return "clipped_surrogate"
@@ -247,6 +261,8 @@ def _term(tape: Tape, part: _Part) -> Term:
         feed = max(tape.inputs[below[1]])
     elif kind == "soft_cross_entropy":
         feed = max(below)
+    elif kind == "log_probability" and name in {"Stack", "Cat"}:
+        feed = tape.inputs[tape.through(below[0])][0]
     reduction = part.reduction
     if name in FUSED:
         own = REDUCTIONS.get(tape.saved(place, "reduction"), "none")

@@ -35,8 +35,8 @@ def assess(view: CaseView) -> Assessment | None:
     widest = np.max(spread[:, floats], axis=1)
     measured = np.flatnonzero(np.isfinite(widest))
     first = lasting_from(np.less(widest[measured], SAME))
-    if first is None:
-        return None
+    if first is None or (first and view.objective.is_policy):
+        return None  # a policy chooses what it sees next, and may come to choose one place
     row, name = int(measured[first]), view.run.inputs[floats[0]].name
     earliest = view.label(int(measured[first - 1])) + 1 if first else view.label(0)
     events = view.events(types=["data_anomaly", "representation_collapse"])

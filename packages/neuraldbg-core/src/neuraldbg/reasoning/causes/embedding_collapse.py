@@ -12,6 +12,8 @@ from neuraldbg.schema.facts import ActivationStat
 from neuraldbg.schema.vocabulary import FailureType
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from neuraldbg.reasoning.view import CaseView
 
 SPREAD = 0.1
@@ -27,7 +29,12 @@ FALL = 0.6
 ONE_DIRECTION = 1.5
 """Participation ratio of the centred outputs: what still varies lies along one line."""
 SHRUNK = 0.5
-"""Size of the vectors over their early one from which they are on their way to one point."""
+"""How far apart the vectors lie, of what is usual, from which on they are on their way to one."""
+WHOLE = 0.8
+"""The same from which on they have not begun to. Heuristic: batches differ by less."""
+USUAL = 0.9
+"""Quantile over the measured steps of how far apart they lay. Heuristic: a tenth of them is more
+than noise."""
 MOST = 0.5
 """Share of a layer's units that must be silent before they can be to blame. Heuristic: half."""
 TEACHERS = frozenset({"soft_cross_entropy"})
@@ -65,10 +72,14 @@ def assess(view: CaseView) -> Assessment | None:
         return None  # one part of what a model says, a width, may be the same for all samples
     layer, first, last = found[0]
     rows = np.flatnonzero(cosine[:, view.flow.row[layer.path]] > ALIKE)
+    since = view.label(0)
     if objective.is_own_target and _vanished(view, layer.path):
-        size = view.activation(ActivationStat.RMS)[:, view.flow.row[layer.path]]
-        rows = np.flatnonzero(size < SHRUNK * float(view.early(size)))
+        rows, since = _shrinking(view, layer.path)
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
+    if step > since > view.label(0):
+        places = np.searchsorted(view.curve.steps, (since, step))
+        at = view.curve.turn(int(places[0]), int(places[1]))
+        step = step if at is None else int(view.curve.steps[at])
     return Assessment(
         cause="embedding_collapse",
         failure=FailureType.REPRESENTATION_COLLAPSE,
@@ -80,7 +91,7 @@ def assess(view: CaseView) -> Assessment | None:
         ),
         layer=layer.path,
         onset=step,
-        onset_range=(view.label(0), step),
+        onset_range=(since, step),
         evidence=view.events(types=["representation_collapse"]),
         chain=(link(layer.path, step, "outputs of different samples become one vector"),),
         explains=_explained(view, int(rows[0]) if len(rows) else 0),
@@ -97,8 +108,29 @@ def _explained(view: CaseView, row: int) -> frozenset[str]:
 
 def _vanished(view: CaseView, path: str) -> bool:
     """Whether outputs shrank onto the point that they are pulled to, which is itself learned."""
+    size = _size(view, path)
+    last = size[np.isfinite(size)][-2:]  # of a thinned run few are measured late
+    return bool(len(last)) and float(last.max()) < 0.1 * _usual(view, size)
+
+
+def _size(view: CaseView, path: str) -> NDArray[np.float64]:
+    """Return how far apart a layer's outputs lie, absolutely, `[T]`."""
     row = view.flow.row[path]
-    size = (
-        view.activation(ActivationStat.RMS)[:, row] * view.activation(ActivationStat.SPREAD)[:, row]
-    )
-    return float(view.late(size)) < 0.1 * float(view.early(size))
+    rms, spread = view.activation(ActivationStat.RMS), view.activation(ActivationStat.SPREAD)
+    return np.asarray(rms[:, row] * spread[:, row], dtype=np.float64)
+
+
+def _usual(view: CaseView, size: NDArray[np.float64]) -> float:
+    """Return how far apart they lay at first, or for a while later on, if that was farther."""
+    known = size[np.isfinite(size)]
+    return max(float(view.early(size)), float(np.quantile(known, USUAL)) if len(known) else 0.0)
+
+
+def _shrinking(view: CaseView, path: str) -> tuple[NDArray[np.intp], int]:
+    """Return the rows from which on outputs are on their way to one point, and the last before."""
+    size = _size(view, path)
+    share = size / _usual(view, size)
+    large, whole = np.flatnonzero(share >= SHRUNK), np.flatnonzero(share >= WHOLE)
+    small = np.flatnonzero(share < SHRUNK)
+    small = small[small > large[-1]] if len(large) else small
+    return small, view.label(int(whole[-1]) if len(whole) else 0)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DONE = 0.85
 """Progress from which a run that stands still is done, not starved."""
+ABOVE = 3.0
+"""Last loss over the lowest while the lr lived. Heuristic: noise and overfitting stay below it."""
 STILL = 0.02
 """Sum of update / weight RMS from then on: the weights stay where they are."""
 
@@ -24,11 +26,24 @@ STILL = 0.02
 def is_starved(view: CaseView, decay: Decay) -> bool:
     """Whether the loss fell while the lr lived, stood still after, and was not done."""
     curve = view.curve
-    if not curve or curve.is_broken or curve.is_diverged or curve.progress > DONE:
+    if not curve or curve.is_broken or curve.is_diverged:
         return False
-    if not curve.learned and _stands(view, decay):
+    if _stands(view, decay) and (_is_left_above(view, decay) or not curve.learned):
         return True
+    if curve.progress > DONE:
+        return False
     return decay.gain_after < 0.3 * max(decay.gain_before, 0.0) + 1e-5
+
+
+def _is_left_above(view: CaseView, decay: Decay) -> bool:
+    """Whether the loss rose before the lr was gone and never came back near what it had been.
+
+    A second stage began on a harder task, and the lr did not live to learn it.
+    """
+    curve = view.curve
+    at = int(np.searchsorted(curve.steps, view.label(decay.gone)))
+    best = float(np.nanmin(curve.smooth[: max(at, 1)]))
+    return not curve.is_signed and 0 < ABOVE * best < curve.end
 
 
 def _stands(view: CaseView, decay: Decay) -> bool:

@@ -33,6 +33,10 @@ LOOK_BACK = 8
 WORSE = 1.3
 """Highest loss of the next steps over that of the step whose update is judged. Heuristic: beyond a
 batch's noise; a new kind of batch is worst when it is first seen."""
+FAR_WORSE = 3.0
+"""The same where the loss stays as high: a spike goes, the level of a new task does not."""
+RECOVERED = 40
+"""Steps after those whose level says whether it stays."""
 SLOW_BETA2 = 0.99
 """Below this the second moment forgets fast enough."""
 
@@ -106,8 +110,14 @@ def _made_it_worse(view: CaseView, row: int, jumped: int) -> bool:
     after = curve.values[at + 1 : at + 1 + LOOK_BACK]
     if not len(after) or at >= len(curve):
         return False
-    before = curve.values[at]
-    return not np.isfinite(after).all() or bool(np.max(after) > WORSE * before)
+    if not np.isfinite(after).all():
+        return True
+    before, worst = float(curve.values[at]), float(np.max(after))
+    if worst > FAR_WORSE * before:
+        return True
+    # A new task is as hard on the next batches as on its first: some of them are worse by chance.
+    later = curve.level(at + LOOK_BACK, at + LOOK_BACK + RECOVERED)
+    return worst > WORSE * max(before, 0.0 if np.isnan(later) else later)
 
 
 def staleness(view: CaseView, beta2: float) -> NDArray[np.float64]:

@@ -109,7 +109,7 @@ def _contradicts(view: CaseView, index: int, ratio: float) -> bool:
     if value < ABOVE_START * origin or not float(np.nanmax(before)) < value / 20:
         return False
     after = curve.values[index + 1 : index + 6]
-    if len(after) and float(np.nanmedian(after)) > value / 20:
+    if not len(after) or float(np.nanmedian(after)) > value / 20:
         return False  # a new term or task stays, one batch passes
     batch = view.ledger("batch_size")
     return not float(np.nanmedian(batch)) <= FEW_ROWS
