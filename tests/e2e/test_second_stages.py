@@ -152,3 +152,33 @@ def test_a_policy_that_comes_to_choose_one_place_sees_no_constant_input():
     assert dbg.explain_failure() == []
     (name,) = {o.words["name"] for o in dbg.trace.observations if o.kind == "loss_function"}
     assert name == "log_probability"
+
+
+@pytest.mark.parametrize("what", ["other data", "the same data", "eval mode"])
+def test_reports_in_train_mode_that_carry_running_means_off_are_named(what):
+    """The validation itself is right: only the reports between two epochs are not."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+    def loss_of(_):
+        model.train()
+        x = torch.randn(64, 6)
+        return F.cross_entropy(model(x), (x[:, 0] > 0).long())
+
+    @torch.no_grad()
+    def after(step):
+        if step % 40 != 39:
+            return
+        if step > AT:
+            model.train(what != "eval mode")
+            for _ in range(8):
+                model(torch.randn(64, 6) * (1 if what == "the same data" else 5) + 0.0)
+                model(torch.randn(64, 6) + (0.0 if what == "the same data" else 9.0))
+        model.eval()
+        model(torch.randn(64, 6))
+
+    hypotheses = run(model, optimizer, 500, loss_of, after=after).explain_failure()
+    assert [h.cause for h in hypotheses] == ["train_mode_in_eval"] * (what == "other data")
+    if hypotheses:
+        assert abs(hypotheses[0].onset - 319) <= 1

@@ -34,6 +34,7 @@ from neuraldbg.capture.parts import Parts
 from neuraldbg.capture.ranks import Wrapping
 from neuraldbg.capture.readback import Readback
 from neuraldbg.capture.renewal import Renewal
+from neuraldbg.capture.running import RunningStatistics
 from neuraldbg.capture.scaling import Scaling
 from neuraldbg.capture.segment import Closed, Segment, merge
 from neuraldbg.capture.sight import Sight
@@ -81,12 +82,12 @@ class Steps:
         self.reducer = Reducer(self.board, self.readback)
         tensors = self.survey.tensors
         self.parameters, self.flags = ParameterBoard(tensors, self.readback), Flags(tensors)
+        self.statistics = RunningStatistics()
         self.inputs = InputBoard(self.readback)
         self.sentinels = Sentinels(self.survey.named, self.readback)
         self.microscope = Microscope(self.models)
         self.audit = Audit(self.models, self.survey, self.board, self.microscope)
-        self.budget = Budget(settings.overhead)
-        self.ledger = Ledger()
+        self.budget, self.ledger = Budget(settings.overhead), Ledger()
         self._first_label: int | None = None
         self.run = run.model_copy(
             update={
@@ -288,6 +289,8 @@ class Steps:
         checkpointed = {self.survey.layers[i].info.path for i in self.board.checkpointed}
         self.wiring.checkpointed |= checkpointed
         audited = self.audit.settle(self.label)
+        if any(s.train_mode_eval_forwards for s in group):
+            audited += self.statistics.inspect(self.label)
         if self.audit.is_due_structure:
             self._learn_structure()
         self.run = self._run()

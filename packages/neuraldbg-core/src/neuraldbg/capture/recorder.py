@@ -84,7 +84,7 @@ class Recorder(Steps):
     ) -> None:
         """An outermost forward of a watched model starts."""
         if not torch.is_grad_enabled():
-            self._eval_forward(module)
+            self._eval_forward(name, module)
             return
         self.parts.drop(name)
         if self.board.is_awaiting:
@@ -128,10 +128,11 @@ class Recorder(Steps):
         self.count_forward(module, args, kwargs)
         self.inputs.observe(name, args, kwargs)
 
-    def _eval_forward(self, module: nn.Module) -> None:
+    def _eval_forward(self, name: str, module: nn.Module) -> None:
         self.now.eval_forwards += 1
         if module.training and self.wiring.is_mode_dependent(module):
             self.now.train_mode_eval_forwards += 1
+            self.statistics.note(name, self.models[name])
 
     @contained
     def forward_ended(self, name: str, module: nn.Module, output: Any) -> None:

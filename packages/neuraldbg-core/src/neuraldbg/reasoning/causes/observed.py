@@ -108,6 +108,7 @@ ELSEWHERE = frozenset(
         "eval_mode_in_training",
         "train_mode_in_eval",
         "rank_divergence",
+        "statistics_moved",
         "wrapper_bypassed",
     }
 )
