@@ -301,8 +301,12 @@ def own_target_since(view: CaseView) -> int | None:
     lasting = np.flatnonzero(evals & (share > CHASES))
     if not len(lasting) or len(evals) - lasting[0] <= CHASED:
         return None
-    is_new = float(evals[: lasting[0]].mean()) < 1 - CHASES if lasting[0] else True
-    return int(rows[lasting[0]]) if is_new else None
+    place = int(lasting[0])
+    if place and float(evals[:place].mean()) >= 1 - CHASES:
+        return None
+    before = int(rows[place - 1]) if place else -1
+    heard = np.flatnonzero(view.ledger("eval_forwards")[before + 1 :] > 0)  # on some, by chance
+    return before + 1 + int(heard[0])
 
 
 EXTERNAL = 10.0

@@ -47,7 +47,7 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     if curve.end < curve.level(index - 10, index) and not view.is_broken:
         return None
-    total = view.gradient_total
+    total = _totals(view)
     usual = float(quiet(np.nanmedian, total[max(0, row - 50) : row]))
     layer = _layer(view, row)
     step = view.label(row)
@@ -111,8 +111,14 @@ def _candidates(logs: NDArray[np.float64]) -> list[int]:
     return [int(row) for row in np.flatnonzero(high) if row >= CALM]
 
 
-def _jump(view: CaseView) -> int | None:
+def _totals(view: CaseView) -> NDArray[np.float64]:
+    """Return the total gradient norm, `[T]`; on thinned steps what the loop's clipping measured."""
     total = view.gradient_total
+    return np.where(np.isnan(total), view.ledger("clip_total_norm"), total)
+
+
+def _jump(view: CaseView) -> int | None:
+    total = _totals(view)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(total)
     for row in _candidates(logs):

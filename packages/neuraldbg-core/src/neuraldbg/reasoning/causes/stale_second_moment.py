@@ -53,8 +53,7 @@ def assess(view: CaseView) -> Assessment | None:
         return None
     curve = view.curve
     ratio = staleness(view, slow)
-    firsts = clusters([index for index, _, _ in curve.jumps])
-    is_routine = len(firsts) >= ROUTINE
+    is_routine = len(clusters([index for index, _, _ in curve.jumps])) >= ROUTINE
     for index, z, jump in curve.jumps:
         lasts = not is_routine and lasting_jump(view, index) > LASTING
         if index < 20 or jump < 1.5 or setback(view, index) < (COST if lasts else COSTLY):
@@ -68,8 +67,7 @@ def assess(view: CaseView) -> Assessment | None:
         peak = np.unravel_index(int(np.nanargmax(window)), window.shape)
         value = float(window[peak])
         at = max(0, row - LOOK_BACK) + int(peak[0])
-        began = int(curve.steps[max(first for first in firsts if first <= index)])
-        if value < RATIO or not _made_it_worse(view, at, began):
+        if value < RATIO or not _made_it_worse(view, at):
             continue
         step = view.label(at)
         parameter = view.run.parameters[int(peak[1])]
@@ -97,16 +95,18 @@ def assess(view: CaseView) -> Assessment | None:
     return None
 
 
-def _made_it_worse(view: CaseView, row: int, jumped: int) -> bool:
+def _made_it_worse(view: CaseView, row: int) -> bool:
     """Whether a loss soon after the update of this row is clearly above the loss before it.
 
-    Of an older part of a run a row stands for many steps. Where the loss jumped within them, the
-    gradient may have grown with it: the update that counts is the one after the jump.
+    Of an older part of a run a row stands for many steps. The gradient that is largest among them
+    goes with the largest loss: other data raise both at once, and no update stands between.
     """
-    curve = view.curve
-    until = view.label(row + 1) if row + 1 < len(view.steps) else jumped + 1
-    step = jumped if view.label(row) <= jumped < until else view.label(row)
-    at = int(np.searchsorted(curve.steps, step))
+    curve, facts = view.curve, view.trace.facts
+    at = int(np.searchsorted(curve.steps, view.label(row)))
+    until = int(np.searchsorted(curve.steps, facts.stops[row], side="right"))
+    span = curve.values[at:until]
+    if len(span) > 1 and np.isfinite(span).any():
+        at += int(np.nanargmax(span))
     after = curve.values[at + 1 : at + 1 + LOOK_BACK]
     if not len(after) or at >= len(curve):
         return False
