@@ -54,16 +54,17 @@ def assess(view: CaseView) -> Assessment | None:
     began = view.label(since)
     rows = np.flatnonzero(outputs[since:] > 2 * max(first, 1e-12))
     onset = view.label(since + int(rows[0])) if len(rows) else began
+    told = began if since else onset
     return Assessment(
         cause="value_divergence",
         failure=FailureType.OPTIMIZER_INSTABILITY,
         confidence=0.85,
         description=(
-            f"Value divergence from step {onset}: the targets come from the network that is being "
+            f"Value divergence from step {told}: the targets come from the network that is being "
             f"trained, its outputs grew from {figure(first)} to {figure(last)}, and the loss by a "
             f"factor of {figure(grown)}."
         ),
-        onset=began if since else min(onset, view.label(min(20, len(view.steps) - 1))),
+        onset=told if since else min(onset, view.label(min(20, len(view.steps) - 1))),
         onset_range=(began, onset),
         evidence=view.events(types=["optimizer_instability", "gradient_health_transition"]),
         chain=(
