@@ -30,6 +30,8 @@ ONE_DIRECTION = 1.5
 """Participation ratio of the centred outputs: what still varies lies along one line."""
 SHRUNK = 0.5
 """How far apart the vectors lie, of what is usual, from which on they are on their way to one."""
+SOON = 50
+"""Steps within which outputs may still lie apart though nothing holds them there any more."""
 WHOLE = 0.8
 """The same from which on they have not begun to. Heuristic: batches differ by less."""
 USUAL = 0.9
@@ -78,7 +80,7 @@ def assess(view: CaseView) -> Assessment | None:
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
     if step > since > view.label(0):
         places = np.searchsorted(view.curve.steps, (since, step))
-        at = view.curve.turn(int(places[0]), int(places[1]))
+        at = view.curve.turn(int(places[0]) - SOON, int(places[1]))
         step = step if at is None else int(view.curve.steps[at])
     return Assessment(
         cause="embedding_collapse",
