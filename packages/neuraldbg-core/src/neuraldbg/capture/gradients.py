@@ -19,7 +19,8 @@ import torch
 
 from neuraldbg.capture.layers import is_shapeless
 from neuraldbg.capture.norms import by_device, local, norms_of
-from neuraldbg.schema.facts import GradState, OptimizerStat, ParameterStat
+from neuraldbg.schema.facts import OptimizerStat, ParameterStat
+from neuraldbg.schema.plain import GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +120,7 @@ class ParameterBoard:
 
     def _blank(self) -> np.ndarray:
         values = np.full((len(self.tensors), len(ParameterStat)), np.nan, dtype=np.float32)
-        values[:, ParameterStat.GRAD_STATE] = GradState.NOT_STEPPED
+        values[:, PARAMETER.GRAD_STATE] = GRADIENT.NOT_STEPPED
         return values
 
     def take(self) -> np.ndarray:
@@ -143,7 +144,7 @@ class ParameterBoard:
         for row, tensor in zip(owned.rows, owned.tensors, strict=True):
             gradient = tensor.grad
             if gradient is None:
-                values[row, ParameterStat.GRAD_STATE] = GradState.NONE
+                values[row, PARAMETER.GRAD_STATE] = GRADIENT.NONE
                 continue
             rows.append(row)
             gradients.append(gradient)
@@ -166,24 +167,24 @@ class ParameterBoard:
         divisor = float(scale)
         found = norms.tolist() if divisor == 1.0 else [n / divisor for n in norms.tolist()]
         state = self._write(values, rows, found)
-        self._is_finite &= not bool((state == GradState.NONFINITE).any())
+        self._is_finite &= not bool((state == GRADIENT.NONFINITE).any())
 
     def _write(self, values: np.ndarray, rows: list[int], norms: list[float]) -> np.ndarray:
         """Write norms and states of these parameters; return the states."""
         index = np.asarray(rows, dtype=np.intp)
         norm, state = self.classify(index, np.asarray(norms, dtype=np.float32))
-        values[index, ParameterStat.GRAD_NORM] = norm
-        values[index, ParameterStat.GRAD_STATE] = state
+        values[index, PARAMETER.GRAD_NORM] = norm
+        values[index, PARAMETER.GRAD_STATE] = state
         return state
 
     def classify(self, rows: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (norm, NaN where none; `GradState`) of norms with `ABSENT`, `[..., R]`."""
-        state = np.where(norms == 0, GradState.ZERO, GradState.PRESENT)
-        state[norms == ABSENT] = GradState.NONE
-        state[~np.isfinite(norms)] = GradState.NONFINITE
+        state = np.where(norms == 0, GRADIENT.ZERO, GRADIENT.PRESENT)
+        state[norms == ABSENT] = GRADIENT.NONE
+        state[~np.isfinite(norms)] = GRADIENT.NONFINITE
         norms = np.where(norms == ABSENT, np.nan, norms)
         empty = self._is_empty[rows]
-        norms[..., empty], state[..., empty] = np.nan, GradState.PRESENT
+        norms[..., empty], state[..., empty] = np.nan, GRADIENT.PRESENT
         return norms, state
 
     def norms(self, gradients: list[torch.Tensor]) -> list[float]:
@@ -226,8 +227,8 @@ class ParameterBoard:
             cosine = np.where(self._has_last[index] & (size > 0), dot / size, np.nan)
             extent = self._extent[index]
             nonzero = (new[index] != 0).sum(1)
-        values[index, ParameterStat.GRAD_COSINE] = cosine
-        values[index, ParameterStat.GRAD_ZERO_SHARE] = 1.0 - nonzero / extent
+        values[index, PARAMETER.GRAD_COSINE] = cosine
+        values[index, PARAMETER.GRAD_ZERO_SHARE] = 1.0 - nonzero / extent
         self._has_last[:] = False
         self._has_last[index] = True
 
@@ -248,10 +249,10 @@ class ParameterBoard:
         root = np.sqrt(self._extent[index])
         with np.errstate(all="ignore"):
             root[self._is_empty[index]] = np.nan
-            values[index, ParameterStat.WEIGHT_RMS] = np.linalg.norm(before, axis=1) / root
-            values[index, ParameterStat.UPDATE_RMS] = np.linalg.norm(after - before, axis=1) / root
+            values[index, PARAMETER.WEIGHT_RMS] = np.linalg.norm(before, axis=1) / root
+            values[index, PARAMETER.UPDATE_RMS] = np.linalg.norm(after - before, axis=1) / root
             top = np.abs(after).max(axis=1)
-        values[index, ParameterStat.WEIGHT_MAX] = top
+        values[index, PARAMETER.WEIGHT_MAX] = top
         self.was_finite = bool(np.isfinite(before).all())
         self._is_finite = bool(np.isfinite(top).all())
 
@@ -304,8 +305,8 @@ class ParameterBoard:
             ratio = gradient / np.maximum(root, np.maximum(floor, 1e-30))
             active = gradient != 0
             share = ((root < floor) & active).sum(1) / active.sum(1)
-        values[index, ParameterStat.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2, axis=1))
-        values[index, ParameterStat.EPS_SHARE] = share
+        values[index, PARAMETER.SECOND_MOMENT_RATIO] = np.sqrt(np.mean(ratio**2, axis=1))
+        values[index, PARAMETER.EPS_SHARE] = share
 
     def _places(self, buffer: torch.Tensor) -> list[torch.Tensor]:
         """Return the sample's place of each parameter in one of the buffers."""

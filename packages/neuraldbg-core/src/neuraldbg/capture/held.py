@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.schema.facts import GradState, LedgerFacts, OptimizerStat
+from neuraldbg.schema.facts import LedgerFacts, OptimizerStat
+from neuraldbg.schema.plain import GRADIENT
 from neuraldbg.schema.thinned import ThinnedSteps
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Held:
         norms = {place: one.norms for place, one in self._heard.items() if one.norms}
         if norms and self.owned is not None:
             measured = list(norms)
-            state[measured] = GradState.NOT_STEPPED
+            state[measured] = GRADIENT.NOT_STEPPED
             values = np.array(list(norms.values()), dtype=np.float32)
             rows = np.asarray(self.owned.rows)
             place = np.ix_(np.asarray(measured), rows)

@@ -60,7 +60,8 @@ class Lean:
         self.entered: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         """Arguments of the last forward of a bare step, until it closes."""
         self.graph: Any = None
-        """Where the backward of a bare step began, until it closes: the names of its operations."""
+        """Where the backward of a bare step began: the names of its operations. Until the optimizer
+        steps, as a graph that lives on keeps the shapes that its parameters had."""
         self.layers, self.roots = Rack(), Rack()
         self._clearing = (True, False)
         """Whether gradients are cleared, and before the step: only full steps can tell."""
@@ -174,7 +175,6 @@ class Lean:
         start = thread_time() if self._is_clocked else 0.0
         steps = self._steps
         steps.count_forward(module, args, kwargs)
-        self._is_odd |= steps.flags.have_changed(steps.survey.tensors)
         steps.microscope.step = steps.label
         steps.microscope.begin_forward(module, args, kwargs)
         if self._is_clocked:
@@ -321,6 +321,8 @@ class Lean:
         if self.sentry.is_stale and not now.backwards:
             self._is_stale = True
             self._hear()
+        elif self.sentry.began_empty:  # cleared meanwhile: what was added before is gone
+            self._is_stale = False
         now.backwards += 1
         now.backward_losses += read
         if self.is_bare and self.sentry.is_broken():
@@ -351,6 +353,7 @@ class Lean:
         now.steps += 1
         now.stepped.add(id(optimizer))
         steps.microscope.after_step(optimizer, is_finite_gradient=self._is_finite)
+        steps.microscope.graph = None
         now_set = settings(optimizer)
         if now_set != self._settings:
             self._settings = now_set
@@ -364,6 +367,7 @@ class Lean:
     ) -> None:
         """The same on a bare step; `owned` is what the optimizer has, where that was asked."""
         now = self._steps.now
+        self.graph = None
         self._is_odd |= owned is not None and not self.knows(owned)
         self._rate = rate(optimizer)
         now.steps += 1
@@ -441,7 +445,7 @@ class Lean:
         """Tell the budget what hearing a thinned step costs."""
         board, now = self._steps.board, thread_time()
         own, board.seconds = board.seconds, 0.0
-        self._steps.budget.thinned(own, (now - self._clock) / self._unclocked)
+        self._steps.budget.thinned(own, (now - self._clock) / max(self._unclocked, 1))
         self._clock, self._unclocked = now, 0
 
     def _measure_inputs(self) -> None:

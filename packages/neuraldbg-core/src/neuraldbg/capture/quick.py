@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import is_grad_enabled
 
+from neuraldbg.capture.containment import is_of_signal
 from neuraldbg.capture.sentry import rate
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
@@ -185,7 +186,7 @@ class Quick:
                 is_gone = is_ours and self._sentry.is_gone
                 is_grown = is_ours and len(optimizer.param_groups) != self._groups
                 if is_ours and not (is_gone or is_grown or self._sentry.is_broken()):
-                    self._phase, self._rate = STEPPED, rate(optimizer)
+                    self._phase, self._rate, self._graph = STEPPED, rate(optimizer), None
                     return None
                 self.spill()
                 if is_grown:
@@ -213,6 +214,8 @@ class Quick:
 
     def _fail(self, where: str, error: Exception) -> None:
         """Nothing of ours breaks training: the recorder is switched off, and says why."""
+        if is_of_signal(error):
+            raise error
         if self.is_on:
             self.is_on = False
             SWITCHBOARD.take_back()

@@ -205,7 +205,8 @@ class Recorder(Steps):
         self.sentinels.before_backward()
         self._pending = []
         if self.board.touched or self.board.is_compiled:
-            if self.sentinels.was_dropped and not self.optimizers:
+            has_loss = bool(self.now.losses or self._group)
+            if self.sentinels.was_dropped and has_loss and not self.optimizers:
                 self._close_unstepped()
             for loss in losses:
                 if isinstance(loss, torch.Tensor) and loss.numel() == 1:
@@ -336,6 +337,9 @@ class Recorder(Steps):
         if owned is None:
             self.renewal.stepped()
             return
+        if self.lean.is_bare and id(optimizer) in self.now.stepped:
+            self.activity()  # a backward that reached nothing that bare steps look at came between
+            self.lean.leave()
         if self.lean.is_on and not self.optimizers.is_new(optimizer):
             if self.lean.is_bare:
                 self.lean.bare_step_ended(optimizer, owned)

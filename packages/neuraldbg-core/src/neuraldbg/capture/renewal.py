@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.schema.facts import GradState, ParameterStat
+from neuraldbg.schema.plain import GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     from neuraldbg.capture.closing import Steps
@@ -66,8 +66,8 @@ class Renewal:
         """Look on a closed full step whether more parameters than ever lost their gradient."""
         if step.parameter is None or step.is_thinned or not step.backwards:
             return
-        state = step.parameter[:, ParameterStat.GRAD_STATE]
-        has = np.isin(state, (GradState.PRESENT, GradState.ZERO, GradState.NONFINITE))
+        state = step.parameter[:, PARAMETER.GRAD_STATE]
+        has = np.isin(state, (GRADIENT.PRESENT, GRADIENT.ZERO, GRADIENT.NONFINITE))
         self._given |= has
         lost = int((self._given & ~has).sum())
         self._is_due |= lost > self._lost

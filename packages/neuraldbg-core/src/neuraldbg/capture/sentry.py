@@ -16,7 +16,7 @@ import torch
 from neuraldbg.capture.cleared import has_any, mark
 from neuraldbg.capture.gradients import rates
 from neuraldbg.capture.ranks import part_of
-from neuraldbg.schema.facts import GradState, ParameterStat
+from neuraldbg.schema.plain import GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     from neuraldbg.capture.gradients import OwnedParameters
@@ -46,13 +46,15 @@ class Sentry:
         self.frozen: torch.Tensor | None = None
         self.is_emptied = self.is_stale = False
         self._mark: tuple[int, int] | None = None
+        self.began_empty = False
+        """Whether there was no gradient when the last backward began."""
 
     def choose(self, owned: OwnedParameters, closed: Segment) -> bool:
         """Choose them by the gradients of a full step; return whether there were any."""
         if closed.parameter is None:
             return False
-        states = closed.parameter[owned.rows, ParameterStat.GRAD_STATE]
-        given = [owned.tensors[i] for i in np.flatnonzero(states == GradState.PRESENT)]
+        states = closed.parameter[owned.rows, PARAMETER.GRAD_STATE]
+        given = [owned.tensors[i] for i in np.flatnonzero(states == GRADIENT.PRESENT)]
         if not given:
             return False
         self.first = given[0]
@@ -63,6 +65,7 @@ class Sentry:
     def begin(self) -> None:
         """A backward is about to run."""
         self._mark = self._marked()
+        self.began_empty = self._mark is None
         is_odd = self.is_emptied and self._mark is not None
         self.is_stale = is_odd and self.first is not None and has_any(self.first.grad)
 

@@ -24,6 +24,8 @@ class Succession:
         self._survey = survey
         self.optimizers: list[tuple[weakref.ref[torch.optim.Optimizer], list[torch.Tensor]]] = []
         """Each with its watched parameters."""
+        self._kinds: list[type] = []
+        """Of each, its class: one of another kind is no resume."""
         self._strangers: dict[int, weakref.ref[torch.Tensor]] = {}
         """What else they hold, by `id()`."""
 
@@ -48,14 +50,17 @@ class Succession:
             has_stepped: whether it has made that first step already.
         """
         replaces = ordinal > 0 and any(
-            old() is not optimizer and owned.ids & {id(t) for t in tensors}
-            for old, tensors in self.optimizers
+            old() is not optimizer
+            and kind is type(optimizer)
+            and owned.ids & {id(t) for t in tensors}
+            for (old, tensors), kind in zip(self.optimizers, self._kinds, strict=True)
         )
         is_meant = replaces and (
             self._holds_newcomers(optimizer)
             or _has_history(optimizer, owned.tensors, int(has_stepped))
         )
         self.optimizers.append((weakref.ref(optimizer), list(owned.tensors)))
+        self._kinds.append(type(optimizer))
         self._strangers |= {id(p): weakref.ref(p) for p in self._unwatched(optimizer)}
         if not replaces or is_meant:
             return []

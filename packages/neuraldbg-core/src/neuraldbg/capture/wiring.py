@@ -19,7 +19,8 @@ from neuraldbg.capture.hidden import hidden_parameters
 from neuraldbg.capture.layers import is_shapeless
 from neuraldbg.capture.ranks import part_of
 from neuraldbg.capture.succession import Succession
-from neuraldbg.schema.facts import GradState, Observation, ParameterStat
+from neuraldbg.schema.facts import Observation
+from neuraldbg.schema.plain import GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -137,13 +138,13 @@ class Wiring:
         """
         if values is None:
             return []
-        state = values[:, ParameterStat.GRAD_STATE]
-        stepped = state != GradState.NOT_STEPPED
+        state = values[:, PARAMETER.GRAD_STATE]
+        stepped = state != GRADIENT.NOT_STEPPED
         if stepped.any():
             self._steps += 1
             self._ever_owned |= stepped
-            self._absent = np.where(state == GradState.NONE, self._absent + 1, 0)
-            self._ever_present |= stepped & (state != GradState.NONE)
+            self._absent = np.where(state == GRADIENT.NONE, self._absent + 1, 0)
+            self._ever_present |= stepped & (state != GRADIENT.NONE)
         if ordinal not in EARLY:
             return []
         found = [*self._frozen(label), *self._gradient_absent(label), *self._unregistered(label)]
@@ -349,7 +350,7 @@ class Wiring:
             for row, (info, tensor) in enumerate(
                 zip(self.survey.parameters, self.survey.tensors, strict=True)
             )
-            if values[row, ParameterStat.GRAD_STATE] == GradState.ZERO
+            if values[row, PARAMETER.GRAD_STATE] == GRADIENT.ZERO
             and info.initial_rms == 0.0
             and part_of(tensor).numel()
             and not bool(torch.count_nonzero(part_of(tensor.detach())))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.schema.facts import GradState, ParameterStat
+from neuraldbg.schema.plain import GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,8 +39,8 @@ class LayerGradients:
         not finite.
         """
         norm, missing = self._by_layer(
-            facts.parameter[None, :, ParameterStat.GRAD_NORM],
-            facts.parameter[None, :, ParameterStat.GRAD_STATE],
+            facts.parameter[None, :, PARAMETER.GRAD_NORM],
+            facts.parameter[None, :, PARAMETER.GRAD_STATE],
         )
         return norm[0], missing[0]
 
@@ -64,11 +64,11 @@ class LayerGradients:
         """Sum parameters, `[T, P]`, to layers, `[T, N]`."""
         count = min(len(self._rows), norms.shape[1])
         state = states[:, :count]
-        absent = (state == GradState.NONE) & self._trainable[:count]
+        absent = (state == GRADIENT.NONE) & self._trainable[:count]
         norm = norms[:, :count].astype(np.float64)
-        norm[absent | (state == GradState.ZERO)] = 0.0
-        norm[state == GradState.NOT_STEPPED] = np.nan
-        norm[state == GradState.NONFINITE] = np.inf
+        norm[absent | (state == GRADIENT.ZERO)] = 0.0
+        norm[state == GRADIENT.NOT_STEPPED] = np.nan
+        norm[state == GRADIENT.NONFINITE] = np.inf
         steps, width = len(norm), len(self.names) + 1
         rows = (self._rows[:count] + width * np.arange(steps)[:, None]).ravel()
         total, missing = (

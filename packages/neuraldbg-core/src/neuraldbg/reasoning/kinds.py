@@ -55,6 +55,16 @@ def _undeclared(view: CaseView) -> bool:
     return not (_is_backbone(view, layers) and _falls(view, layers))
 
 
+def _never_held(view: CaseView) -> bool:
+    """For parameters that no optimizer held: none was given them later on either.
+
+    Of those that it was never given some were moved by hand, or wait for their stage.
+    """
+    held = {name for one in view.run.optimizers for name in one.parameters}
+    layers = {note.layer for note in view.observations.get("parameter_not_in_optimizer", ())}
+    return any(p.name not in held for p in view.run.parameters if p.layer in layers)
+
+
 MOST = 0.5
 """Share of all parameters that is left frozen from which on the rest cannot make up for it."""
 UNDONE = 3.0
@@ -259,6 +269,7 @@ KINDS: dict[str, Known] = {
         "parameters_not_in_optimizer",
         WIRING,
         "trainable parameters of {where} get gradients but are in no optimizer, so they never move",
+        _never_held,
     ),
     "foreign_optimizer_parameters": Known(
         "stale_optimizer_parameters",

@@ -14,7 +14,7 @@ import numpy as np
 from neuraldbg.reasoning.cause import Assessment, link, named
 from neuraldbg.reasoning.causes.observed import SYMPTOMATIC
 from neuraldbg.reasoning.symptoms import RECTIFIERS, flat_share, is_always_zero
-from neuraldbg.schema.facts import ActivationStat, ParameterStat
+from neuraldbg.schema.facts import ActivationStat, GradState, ParameterStat
 from neuraldbg.schema.run import LayerRole
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -27,8 +27,11 @@ SHUT = 0.9
 
 def assess(view: CaseView) -> Assessment | None:
     """Look for layers at the model's input whose gradient is exactly zero while others learn."""
-    if not view.curve or view.curve.learned or view.is_broken or len(view.run.models) > 1:
+    if not view.curve or view.is_broken or len(view.run.models) > 1:
         return None
+    cut = _cut_midway(view)
+    if cut is not None or view.curve.learned:
+        return cut
     state = view.parameter(ParameterStat.GRAD_STATE)
     idle = [x.path for x in view.flow.weighted if is_always_zero(state, view.flow.matrices[x.path])]
     trained = [x.path for x in view.flow.weighted if x.path not in idle]
@@ -54,6 +57,43 @@ def assess(view: CaseView) -> Assessment | None:
         evidence=view.events(types=["gradient_health_transition"], layers=idle),
         chain=(link(first, step, "no part of the loss that counts depends on it"),),
         explains=SYMPTOMATIC | {"blocked_zero_init", "half_precision_underflow"},
+        is_direct=True,
+    )
+
+
+FEW = 5
+"""Measured steps without any gradient that are no accident."""
+
+
+def _cut_midway(view: CaseView) -> Assessment | None:
+    """Look for optimizer steps, up to the end, that no gradient at all came before.
+
+    Parameters had gradients until then. What cleared them too soon is another fault.
+    """
+    state = view.parameter(ParameterStat.GRAD_STATE)
+    known = np.isfinite(state) & (state != GradState.NOT_STEPPED)
+    rows = np.flatnonzero(known.any(axis=1) & (view.ledger("steps") > 0))
+    is_empty = ((state == GradState.NONE) | ~known)[rows].all(axis=1)
+    given = np.flatnonzero(~is_empty)
+    if not len(given) or len(rows) - given[-1] - 1 < FEW:
+        return None
+    last, empty = int(rows[given[-1]]), rows[given[-1] + 1 :]
+    if np.mean(view.ledger("is_cleared_before_step")[empty] > 0) > 1 / 2:
+        return None
+    step = view.label(int(empty[0]))
+    return Assessment(
+        cause="detached_graph",
+        failure=FailureType.TRAINING_WIRING,
+        confidence=0.85,
+        description=(
+            f"Detached graph from step {step}: the optimizer steps, and no parameter has a "
+            "gradient any more: what backward is called on does not depend on any of them."
+        ),
+        onset=step,
+        onset_range=(view.label(last) + 1, step),
+        evidence=view.events(types=["gradient_health_transition"]),
+        chain=(link(None, step, "the loss is cut off from every parameter"),),
+        explains=SYMPTOMATIC | {"missing_optimizer_step", "lr_decayed_to_zero"},
         is_direct=True,
     )
 

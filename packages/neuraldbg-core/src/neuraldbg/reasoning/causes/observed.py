@@ -25,6 +25,28 @@ CONFIRMED_WITHIN = 40
 """Capture confirms a structural fault over a few steps before it tells: it acts from step 0 on."""
 
 
+AUDITED = frozenset(
+    {
+        "broadcast_loss",
+        "custom_gradient",
+        "detached_term",
+        "negative_term",
+        "padding_dominates",
+        "probabilities_into_cross_entropy",
+        "probabilities_into_logits_loss",
+        "scores_into_probability_loss",
+        "softmax_dim",
+        "sum_reduction",
+        "temperature",
+        "unopposed_log_scale",
+    }
+)
+"""Kinds that only an audit of the loss shows."""
+FIRST_AUDITS, AUDIT_GAP, AUDITS_IN_A_ROW = 8, 64, 4
+"""Steps that are audited at first, the gap to the next one (each later one is twice as long), and
+how many steps one takes."""
+
+
 IN_MID_RUN = frozenset(
     {"fresh_moments", "frozen_midway", "parameter_not_in_optimizer", "replaced_layer_unowned"}
 )
@@ -151,6 +173,9 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
     title = words(cause).capitalize()
     is_exact = note.step > CONFIRMED_WITHIN or kind in IN_MID_RUN
     onset = note.step if is_exact else view.label(0)
+    earliest = onset
+    if onset > CONFIRMED_WITHIN and kind in AUDITED:
+        earliest, onset = _began(view, note.step)
     return Assessment(
         cause=cause,
         failure=failure,
@@ -158,12 +183,27 @@ def _one(view: CaseView, kind: str, known: Known, note: Observation, count: int)
         description=f"{title} at step {onset}: {sentence}{more}{details}.",
         layer=layer,
         onset=onset,
-        onset_range=(onset, note.step),
+        onset_range=(earliest, note.step),
         evidence=evidence,
         chain=(link(layer, onset, sentence, evidence[0].id if evidence else None),),
         explains=SYMPTOMATIC | known.explains,
         is_direct=True,
     )
+
+
+def _began(view: CaseView, seen: int) -> tuple[int, int]:
+    """Return from which step on a fault can have acted that an audit saw, and where it seems to.
+
+    Audits come at growing gaps. Something else is asked for from the step on which the loss leaves
+    its band at once; where it never does, the step is that of the audit.
+    """
+    gap, earliest = AUDIT_GAP, FIRST_AUDITS
+    while earliest + gap < seen - AUDITS_IN_A_ROW:
+        earliest += gap
+        gap *= 2
+    first, last = np.searchsorted(view.curve.steps, (earliest, seen + 1))
+    at = view.curve.turn(int(first), int(last))
+    return earliest, seen if at is None else int(view.curve.steps[at])
 
 
 def _idle_head(view: CaseView) -> str | None:
