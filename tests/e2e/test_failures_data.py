@@ -288,7 +288,10 @@ def test_gain_of_a_sensor_that_creeps_up(explained):
 
 @TRAININGS
 @pytest.mark.parametrize("kind", ["batch", "sample"])
-def test_outlier_of_one_batch(explained, training, first, kind):
+def test_outlier_of_one_batch(explained, training, first, kind, monkeypatch):
+    """Watched in full: the loss rises too little for a thinned step to be looked at."""
+    monkeypatch.setattr("neuraldbg.capture.budget.FULL_STEPS", 140)
+
     def spoil(step, x):
         if step == 110:
             if kind == "batch":
