@@ -244,3 +244,39 @@ def test_what_only_an_audit_shows_is_dated_where_the_loss_leaves_its_band(wrong,
     assert first.cause == cause
     assert first.onset_range[0] <= AT <= first.onset_range[1]
     assert abs(first.onset - AT) <= 1
+
+
+def test_a_margin_that_all_samples_keep_needs_no_backward():
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+
+    def body(step, x, y, optimizer):
+        x = x[:, :4] + 6 * (2 * y[:, None] - 1) * torch.tensor([1.0, 0, 0, 0])
+        loss = torch.relu(1 - (2 * y - 1) * model(x)[:, 0]).mean()
+        optimizer.zero_grad()
+        if loss > 0:
+            loss.backward()
+        return loss.detach()
+
+    dbg, losses = train(model, body, steps=400)
+    assert sum(loss == 0 for loss in losses[-100:]) > 80
+    assert dbg.explain_failure() == []
+
+
+def test_a_layer_that_grows_after_a_step_was_left_out_trains_on():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with NeuralDbg(model) as dbg:
+        for step in range(AT + 5):
+            x, y = batch()
+            loss = plain(model, optimizer, x, y)
+            if step == AT:
+                head = model[4]
+                head.weight.data = torch.cat([head.weight.data, torch.zeros(2, 16)])
+                head.bias.data = torch.cat([head.bias.data, torch.zeros(2)])
+                optimizer.zero_grad()
+                del loss
+                loss = plain(model, optimizer, x, y)
+            optimizer.step()
+            dbg.record_loss(loss.item())
+    assert dbg.trace.last_step == AT + 4

@@ -184,7 +184,7 @@ class Lean:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """The same on a bare step: what enters is at hand, mode and flags are those of training."""
-        self.entered = (args, kwargs)
+        self.entered, self.graph = (args, kwargs), None
         is_eval = not module.training and self._steps.wiring.is_mode_dependent(module)
         if is_eval or self.sentry.has_flipped:
             self._hear()

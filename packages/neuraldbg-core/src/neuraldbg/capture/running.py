@@ -28,11 +28,13 @@ class RunningStatistics:
 
     def __init__(self) -> None:
         self._before: list[tuple[str, weakref.ref[nn.Module], Tensor, Tensor]] = []
+        self._is_noted = False
 
     def note(self, name: str, model: nn.Module) -> None:
         """A pass without gradients begins in train mode; the first since the last step counts."""
-        if self._before:
+        if self._is_noted:
             return
+        self._is_noted = True
         for path, module in _tracking(name, model):
             mean, var = module.running_mean, module.running_var
             if isinstance(mean, torch.Tensor) and isinstance(var, torch.Tensor):
@@ -43,7 +45,7 @@ class RunningStatistics:
 
     def inspect(self, label: int) -> list[Observation]:
         """Training goes on after the step `label`; return what has moved too far, at most one."""
-        before, self._before = self._before, []
+        before, self._before, self._is_noted = self._before, [], False
         worst, where = 0.0, ""
         for path, ref, mean, var in before:
             module = ref()

@@ -63,6 +63,8 @@ def assess(view: CaseView) -> Assessment | None:
 
 FEW = 5
 """Measured steps without any gradient that are no accident."""
+DONE = 1e-3
+"""Last loss over the first up to which there is nothing left to learn. Heuristic."""
 
 
 def _cut_midway(view: CaseView) -> Assessment | None:
@@ -81,6 +83,8 @@ def _cut_midway(view: CaseView) -> Assessment | None:
     if np.mean(view.ledger("is_cleared_before_step")[empty] > 0) > 1 / 2:
         return None
     step = view.label(int(empty[0]))
+    if not view.curve.end > DONE * abs(view.curve.start):
+        return None  # a margin that all samples keep leaves nothing to learn, and no backward
     return Assessment(
         cause="detached_graph",
         failure=FailureType.TRAINING_WIRING,
