@@ -138,6 +138,16 @@ class Adapted(nn.Module):
         return self.base(x) + self.up(self.down(x))
 
 
+def fit(model, optimizer, factor):
+    """Make a step towards a multiple of the first input, and return the loss."""
+    x = torch.randn(32, 8)
+    loss = F.mse_loss(model(x), factor * x[:, :1])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
 @pytest.mark.parametrize("is_blocked", [True, False])
 def test_factors_that_are_put_in_at_zero_are_named(is_blocked):
     """The optimizer is given them beside the layers that the session knows."""
@@ -149,12 +159,7 @@ def test_factors_that_are_put_in_at_zero_are_named(is_blocked):
             if step == 100:
                 model[0] = Adapted(model[0], is_blocked=is_blocked)
                 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-            x = torch.randn(32, 8)
-            loss = F.mse_loss(model(x), x[:, :1] * (1 if step < 100 else -1))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            dbg.record_loss(loss)
+            dbg.record_loss(fit(model, optimizer, 1 if step < 100 else -1))
     found = [o for o in dbg.trace.observations if o.kind == "zero_factors"]
     assert [o.layer for o in found] == (["0.down", "0.up"] if is_blocked else [])
     if is_blocked:
@@ -172,11 +177,6 @@ def test_an_optimizer_of_layers_that_came_later_alone_is_said():
                 model.requires_grad_(requires_grad=False)
                 model[0] = Adapted(model[0], is_blocked=False)
                 optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad])
-            x = torch.randn(32, 8)
-            loss = F.mse_loss(model(x), x[:, :1])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            dbg.record_loss(loss)
+            dbg.record_loss(fit(model, optimizer, 1))
     (said,) = (w for w in dbg.trace.run.warnings if "open a new session on the changed" in w)
     assert said.startswith("from step 40 on")

@@ -335,7 +335,7 @@ class Steps:
         """Parameters were frozen or thawed before the open step."""
         parameters, tensors = self.survey.parameters, self.survey.tensors
         found, thawed = self.flags.inspect(self.label, parameters, tensors)
-        self.newcomers.note_thawed(thawed, self.label)
+        self.newcomers.note_parameters(thawed, self.label, is_thawed=True)
         self.observe(found)
 
     def _arm(self, *, is_on: bool) -> None:

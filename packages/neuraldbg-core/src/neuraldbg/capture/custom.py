@@ -232,11 +232,11 @@ def _pair(
     """Return (by the backward, by central differences) of one directional derivative."""
     along, weight = _direction(value, which), _direction(base, which + DIRECTIONS)
     scale = float(value.abs().mean()) or 1.0
-    slopes = []
     with torch.no_grad():
-        for width in (1e-5 * scale, 5e-6 * scale):
-            up, down = run(place, value + width * along), run(place, value - width * along)
-            slopes.append(float(((up - down) * weight).sum()) / (2 * width))
+        slopes = [
+            float((_slope(run, place, value, along, width) * weight).sum())
+            for width in (1e-5 * scale, 5e-6 * scale)
+        ]
     asked = value.clone().requires_grad_()
     (gradient,) = torch.autograd.grad((run(place, asked) * weight).sum(), asked)
     own = float((gradient.double() * along).sum())
@@ -257,9 +257,10 @@ def _elementwise(
         return False, 0.0
     (gradient,) = torch.autograd.grad(output.sum(), asked)
     along = torch.sign(_direction(value, DIRECTIONS))
+    width = 1e-5 * (float(value.abs().mean()) or 1.0)
     with torch.no_grad():
-        true = _slope(run, place, value, torch.ones_like(value))
-        other = _slope(run, place, value, along) * along
+        true = _slope(run, place, value, torch.ones_like(value), width)
+        other = _slope(run, place, value, along, width) * along
     # Each result hangs on its own value alone where its neighbours may move either way.
     is_alone = torch.allclose(other, true, rtol=1e-3, atol=1e-3 * float(true.abs().max()))
     return _fills_in(gradient, true), _opposed(gradient, true) if is_alone else 0.0
@@ -270,8 +271,9 @@ def _slope(
     place: int,
     value: torch.Tensor,
     along: torch.Tensor,
+    width: float,
 ) -> torch.Tensor:
-    width = 1e-5 * (float(value.abs().mean()) or 1.0)
+    """Return the slope of each result along a direction, by central differences."""
     up, down = run(place, value + width * along), run(place, value - width * along)
     return (up - down) / (2 * width)
 

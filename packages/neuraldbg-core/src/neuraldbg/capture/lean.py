@@ -353,7 +353,6 @@ class Lean:
         now.steps += 1
         now.stepped.add(id(optimizer))
         steps.microscope.after_step(optimizer, is_finite_gradient=self._is_finite)
-        steps.microscope.graph = None
         now_set = settings(optimizer)
         if now_set != self._settings:
             self._settings = now_set

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-import torch
-
-from neuraldbg.capture.ranks import part_of
+from neuraldbg.capture.cleared import has_any
 from neuraldbg.schema.facts import Observation
 
 if TYPE_CHECKING:
@@ -73,17 +71,20 @@ class Newcomers:
         for path, module in fresh:
             self._open.append(_Newcomer(path, partial(_of, weakref.ref(module)), label))
 
-    def note_parameters(self, fresh: Mapping[str, Sequence[nn.Parameter]], label: int) -> None:
-        """Modules, by path, were given parameters in place of theirs by the step `label`."""
-        for path, tensors in fresh.items():
-            refs = [weakref.ref(t) for t in tensors]
-            self._open.append(_Newcomer(path, partial(_living, refs), label))
+    def note_parameters(
+        self,
+        fresh: Mapping[str, Sequence[nn.Parameter]],
+        label: int,
+        *,
+        is_thawed: bool = False,
+    ) -> None:
+        """Modules, by path, were given parameters in place of theirs by the step `label`.
 
-    def note_thawed(self, thawed: Mapping[str, Sequence[nn.Parameter]], label: int) -> None:
-        """Parameters, by layer, require gradients from the step `label` on."""
-        for path, tensors in thawed.items():
-            refs = [weakref.ref(t) for t in tensors]
-            self._open.append(_Newcomer(path, partial(_living, refs), label, is_thawed=True))
+        `is_thawed`: they had them before, and have them trained from then on.
+        """
+        for path, tensors in fresh.items():
+            source = partial(_living, [weakref.ref(t) for t in tensors])
+            self._open.append(_Newcomer(path, source, label, is_thawed=is_thawed))
 
     def see_gradients(self) -> None:
         """An optimizer is about to step: which of them have a gradient?"""
@@ -127,11 +128,7 @@ def _is_blocked(trainable: Sequence[nn.Parameter]) -> bool:
     """Whether all matrices are zero after some steps, with gradients of zero: two in series."""
     matrices = [p for p in trainable if p.dim() > 1 and p.numel()]
     return bool(matrices) and all(
-        p.grad is not None
-        and p.grad.layout is torch.strided
-        and not bool(torch.count_nonzero(part_of(p.detach())))
-        and not bool(torch.count_nonzero(part_of(p.grad)))
-        for p in matrices
+        p.grad is not None and not has_any(p.grad) and not has_any(p.detach()) for p in matrices
     )
 
 

@@ -252,13 +252,14 @@ class Curve:
         part = part[np.isfinite(part)]
         return float(np.median(part)) if len(part) else float("nan")
 
-    def turn(self, first: int, last: int) -> int | None:
-        """Return the first index in [first, last) from which on the loss is off its recent band.
+    def turn(self, since: int, until: int) -> int | None:
+        """Return the first step in [since, until) from which on the loss is off its recent band.
 
         Up or down: something else is asked for from there on. None: it never leaves it at once.
         """
         values = np.where(np.isfinite(self.values), self.values, np.nan)
-        first, last = max(first, PAST), min(last, len(values) - LASTING)
+        places = np.searchsorted(self.steps, (since, until))
+        first, last = max(int(places[0]), PAST), min(int(places[1]), len(values) - LASTING)
         if first >= last:
             return None
         windows = np.lib.stride_tricks.sliding_window_view(values, PAST)[first - PAST : last - PAST]
@@ -269,7 +270,7 @@ class Curve:
         if not len(off):
             return None
         near = first + int(off[0]) + np.arange(LASTING)
-        return int(near[np.argmax(np.abs(values[near] - values[near - 1]))])
+        return int(self.steps[near[np.argmax(np.abs(values[near] - values[near - 1]))]])
 
     @cached_property
     def jumps(self) -> list[tuple[int, float, float]]:

@@ -19,6 +19,8 @@ WEIGHED = frozenset({"log_probability", "log_density"})
 POLICIES = WEIGHED | {"clipped_surrogate"}
 """Terms that reinforce choices: they measure no error."""
 BINARY = ("bce", "bce_with_logits", "binary_cross_entropy")
+COMPARING = frozenset((*CLASSIFICATIONS, *SQUARED, *ABSOLUTE, *BINARY))
+"""Terms that compare outputs with targets, one by one."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,7 @@ class Objective:
     @property
     def is_supervised(self) -> bool:
         """Whether outputs are compared with given targets, one by one."""
-        known = (*CLASSIFICATIONS, *SQUARED, *ABSOLUTE, *BINARY)
-        if self.is_own_target:
-            return False
-        return any(name in known for name in self.names)
+        return not self.is_own_target and any(name in COMPARING for name in self.names)
 
     @property
     def ignorant(self) -> float:
@@ -119,8 +118,7 @@ def objective_of(trace: Trace) -> Objective:
 
 def _comparing(notes: list[Observation]) -> list[Observation]:
     """Return the terms that compare outputs with targets; all, where none is known to."""
-    known = (*CLASSIFICATIONS, *SQUARED, *ABSOLUTE, *BINARY)
-    return [note for note in notes if note.words.get("name") in known] or notes
+    return [note for note in notes if note.words.get("name") in COMPARING] or notes
 
 
 def _telling(note: Observation) -> tuple[bool, float]:

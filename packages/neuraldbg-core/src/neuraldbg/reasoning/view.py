@@ -210,6 +210,11 @@ class CaseView:
         return quiet(np.nanmax, lr, axis=1)
 
     @cached_property
+    def held(self) -> frozenset[str]:
+        """Names of the parameters that an optimizer holds, or held."""
+        return frozenset(name for one in self.run.optimizers for name in one.parameters)
+
+    @cached_property
     def optimizer_kinds(self) -> set[str]:
         """Class names of the optimizers, lower case."""
         return {o.kind.lower() for o in self.run.optimizers}

@@ -68,17 +68,8 @@ class ThinnedSteps:
 
     def part(self, which: slice) -> ThinnedSteps:
         """Return some of them, in order."""
-        return dataclasses.replace(
-            self,
-            steps=self.steps[which],
-            losses=self.losses[which],
-            metrics=self.metrics[which],
-            grad_norm=self.grad_norm[which],
-            grad_state=self.grad_state[which],
-            optimizer=self.optimizer[which],
-            ledger=self.ledger[which],
-            seconds=self.seconds[which],
-        )
+        names = (field.name for field in dataclasses.fields(self) if field.name != "run")
+        return dataclasses.replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def parameter(self, index: int | slice) -> NDArray[np.float32]:
         """Return `[..., P, len(ParameterStat)]` of one step or of several."""

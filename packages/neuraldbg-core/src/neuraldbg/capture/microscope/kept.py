@@ -164,7 +164,7 @@ class Kept:
 
         Weights that were finite after the step were not broken by it.
         """
-        self._has_stepped = True
+        self._has_stepped, self.graph = True, None
         if is_finite_weight:
             self._steps.pop(id(optimizer), None)
         elif self._left > 0:

@@ -234,6 +234,10 @@ class Mask:
         return None if self.kept is None else self.kept.bool() == self.is_dropped
 
 
+Paths = tuple[tuple[Mask, ...], ...]
+"""For each operation that uses a result: what throws parts of it away on its way to the loss."""
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """What stands behind the first operand of an operation (of a division: the divisor)."""
@@ -259,8 +263,7 @@ class SavedNode:
     name: str
     sequence: int
     values: Mapping[str, Any]
-    paths: tuple[tuple[Mask, ...], ...] = ()
-    """For each operation that uses the result: what throws parts of it away above."""
+    paths: Paths = ()
     custom: str | None = None
     is_fed_by_model: bool = False
     """Whether an operand comes straight out of a watched model."""
@@ -303,7 +306,7 @@ class SavedNode:
         return [(n, v) for n, v in pairs if isinstance(v, Tensor) and flags(v)]
 
 
-def read(node: Any, paths: tuple[tuple[Mask, ...], ...] = ()) -> SavedNode:
+def read(node: Any, paths: Paths = ()) -> SavedNode:
     """Copy references to what `node` saved; the node itself is not kept."""
     plan = PLANS.get(type(node)) or plan_of(node)
     number = node._sequence_nr()  # noqa: SLF001

@@ -27,9 +27,9 @@ from neuraldbg.capture.microscope.calls import (
     was_rounded_off,
     written_by,
 )
-from neuraldbg.capture.microscope.nodes import is_custom, read
+from neuraldbg.capture.microscope.nodes import Paths, is_custom, read
 from neuraldbg.capture.microscope.origin import Birth, Leaf, is_deliberate, is_thrown_away
-from neuraldbg.capture.microscope.region import Paths, masks_above
+from neuraldbg.capture.microscope.region import masks_above
 from neuraldbg.capture.microscope.rules import judge
 from neuraldbg.capture.microscope.steepness import judge_backward, judge_hidden
 from neuraldbg.capture.microscope.verdict import (

@@ -19,6 +19,7 @@ from neuraldbg.capture.microscope.nodes import (
     PLANS,
     History,
     Mask,
+    Paths,
     Plan,
     SavedNode,
     plan_of,
@@ -41,9 +42,7 @@ HOPS = 5
 Trail = list[tuple[Any, int, int, bool]]
 """Nodes with the index of their consumer in this list, the operand number there, and whether
 something above can throw a non-finite result away."""
-Paths = tuple[tuple[Mask, ...], ...]
-"""For each operation that uses a result: what throws parts of it away on its way to the loss."""
-Kept = tuple[Plan, dict[str, Any], int, Paths, bool, int, History]
+Kept = tuple[Plan, dict[str, Any], int, list[tuple[Mask, ...]], bool, int, History]
 UNKNOWN = History()
 
 
@@ -83,23 +82,15 @@ class Region:
         self.is_complete = True
         self.size_bytes = 0
 
-    def keep(self, kept: Kept) -> int:
-        """Keep what a node saved, within the size limit; return where."""
+    def keep(self, kept: Kept) -> None:
+        """Keep what a node saved, within the size limit."""
         for value in kept[1].values():
             if isinstance(value, Tensor):
                 self.size_bytes += value.nbytes
         if self.size_bytes <= KEPT_BYTES:
             self._kept.append(kept)
-            return len(self._kept) - 1
-        self.is_complete = False
-        return -1
-
-    def reached_again(self, where: int, masks: tuple[Mask, ...]) -> None:
-        """Another operation uses the result of a node that was kept."""
-        if where >= 0:
-            plan, values, number, paths, is_fed, open_operands, past = self._kept[where]
-            paths = *paths, masks
-            self._kept[where] = plan, values, number, paths, is_fed, open_operands, past
+        else:
+            self.is_complete = False
 
     @property
     def has_nodes(self) -> bool:
@@ -115,7 +106,7 @@ class Region:
                     plan.name,
                     number,
                     values,
-                    paths,
+                    tuple(paths),
                     plan.custom,
                     is_fed_by_model=is_fed,
                     open_operands=open_operands,
@@ -144,15 +135,15 @@ def collect(
     limit = NODES_FAILING if everything else limit
     trail: Trail = []
     seen = set()
-    steep: dict[Any, int] = {}
+    steep: dict[Any, list[tuple[Mask, ...]]] = {}
     stack: Trail = [(node, -1, 0, everything) for node in roots if node is not None]
     starts, stops = models.starts, models.stops
     while stack:
         item = stack.pop()
         node = item[0]
         if node in seen:
-            if node in steep:
-                region.reached_again(steep[node], _masks(trail, item))
+            if node in steep:  # another operation uses its result
+                steep[node].append(_masks(trail, item))
             continue
         seen.add(node)
         here = len(trail)
@@ -177,12 +168,13 @@ def collect(
                 stack.append((child, here, place, is_dropped))
         if is_kept and (everything or item[3] or plan.stem != "Pow" or _is_fraction(node)):
             past = history(node, int(plan.stem == "Div"), models) if everything else UNKNOWN
-            steep[node] = region.keep(
+            steep[node] = [_masks(trail, item)]
+            region.keep(
                 (
                     plan,
                     plan.read(node),
                     node._sequence_nr(),  # noqa: SLF001
-                    (_masks(trail, item),),
+                    steep[node],
                     is_fed or past.is_from_model,
                     open_operands,
                     past,

@@ -80,9 +80,8 @@ def assess(view: CaseView) -> Assessment | None:
     step = view.label(int(rows[0])) if len(rows) else view.label(0)
     if step > since > view.label(0):
         since = max(since - SOON, view.label(0))
-        places = np.searchsorted(view.curve.steps, (since, step))
-        at = view.curve.turn(int(places[0]), int(places[1]))
-        step = step if at is None else int(view.curve.steps[at])
+        turn = view.curve.turn(since, step)
+        step = step if turn is None else turn
     return Assessment(
         cause="embedding_collapse",
         failure=FailureType.REPRESENTATION_COLLAPSE,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.reasoning.cause import Assessment, figure, link
-from neuraldbg.reasoning.objective import CLASSIFICATIONS
 from neuraldbg.reasoning.view import quiet
 from neuraldbg.schema.vocabulary import FailureType
 
@@ -55,8 +54,7 @@ def _may_know(view: CaseView) -> bool:
     Weights that come trained show no fall, and how far numbers vary is known from a batch or two: a
     model that explains a tenth of them lies within that error.
     """
-    is_class = any(name in CLASSIFICATIONS for name in view.objective.names)
-    return "pretrained" in view.observations and not is_class
+    return "pretrained" in view.observations and not view.objective.is_classification
 
 
 def _assessment(
@@ -92,8 +90,7 @@ def _lost(view: CaseView, chance: float) -> Assessment | None:
     and a critic that tells two kinds apart is meant to end at chance.
     """
     curve = view.curve
-    is_class = any(name in CLASSIFICATIONS for name in view.objective.names)
-    if not is_class or len(view.run.models) > 1 or curve.is_signed:
+    if not view.objective.is_classification or len(view.run.models) > 1 or curve.is_signed:
         return None
     at = _fallen_at(curve, chance)
     if at is None:

@@ -98,11 +98,10 @@ def _ran_unseen(view: CaseView, path: str) -> bool:
     So it is where that one reads what no input of the model has, and the silent layers make. An
     optimizer was given their parameters, so they were meant to learn; a trained backbone was not.
     """
-    held = {name for one in view.run.optimizers for name in one.parameters}
     own = [p for p in view.run.parameters if p.layer == path]
     if not view.flow.weighted or "pretrained" in view.observations:
         return False
-    if not own or not all(p.name in held for p in own):
+    if not own or not all(p.name in view.held for p in own):
         return False
     first = view.flow.weighted[0]
     places = {p.layer: place for place, p in enumerate(view.run.parameters)}
@@ -201,9 +200,8 @@ def _began(view: CaseView, seen: int) -> tuple[int, int]:
     while earliest + gap < seen - AUDITS_IN_A_ROW:
         earliest += gap
         gap *= 2
-    first, last = np.searchsorted(view.curve.steps, (earliest, seen + 1))
-    at = view.curve.turn(int(first), int(last))
-    return earliest, seen if at is None else int(view.curve.steps[at])
+    turn = view.curve.turn(earliest, seen + 1)
+    return earliest, seen if turn is None else turn
 
 
 def _idle_head(view: CaseView) -> str | None:
