@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The overhead budget: held on slow and fast steps, and waived around events."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,8 @@ from neuraldbg.capture.budget import (
     LEAST,
     LOOKS,
     SEEN,
+    SEEN_BY_GROWTH,
+    UNSEEN,
     Budget,
 )
 
@@ -81,6 +85,36 @@ def test_bare_steps_end_once_hearing_fits_the_budget_again():
     loop.step = 0.1
     loop.run(2000)
     assert not loop.budget.is_bare
+
+
+def test_full_steps_never_leave_a_run_alone_for_a_tenth_of_its_length():
+    loop = Loop(0.05, step=3e-4, full=6e-3, heard=4e-5, bare=8e-6)
+    on = [i for i in range(30_000) if (loop.run(1), loop.is_on)[1]]
+    gaps = [(late - early) / max(early, FULL_STEPS) for early, late in pairwise(on)]
+    assert max(gaps) < 0.1 + 2 / FULL_STEPS
+    # They are lent: in the long run the share holds all the same.
+    assert loop.run(30_000)[0] < 0.05 + 0.02
+    assert sum(i >= 20_000 for i in on) > SEEN_BY_GROWTH * 0.4
+
+
+def test_a_full_step_is_booked_with_what_its_clock_does_not_see():
+    budget = Budget(0.05, free_s=0.0)
+    for _ in range(FULL_STEPS):
+        budget.spend(1e-3)
+        budget.next_step(1.1e-2, alarm=False)
+    seen = budget.cadence
+    for _ in range(400):
+        if budget.is_on:
+            budget.spend(1e-3)
+            budget.next_step(1e-2 + 2e-3, alarm=False)  # half of it between its hooks
+        else:
+            budget.next_step(1e-2, alarm=False)
+    assert budget.cadence == pytest.approx(2 * seen, rel=0.1)
+    for _ in range(4000):
+        is_on = budget.is_on
+        budget.spend(1e-3 if is_on else 0.0)
+        budget.next_step(1.0 if is_on else 1e-2, alarm=False)  # an evaluation, each time
+    assert budget.cadence <= 1.1 * UNSEEN * seen
 
 
 def test_first_steps_are_watched_in_full_whatever_they_cost():

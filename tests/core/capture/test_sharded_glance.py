@@ -39,6 +39,7 @@ def test_a_glance_at_a_sharded_gradient_reads_the_part_of_this_rank(size):
     quick = Quick(cast("Any", lean))
     optimizer = cast("Any", SimpleNamespace(param_groups=[{"params": [bias], "lr": 0.1}]))
     quick._thread, quick._optimizer, quick._groups = get_ident(), optimizer, 1
+    quick._until_weighed = 2
     for is_broken in (False, True):
         values[1] = float("nan") if is_broken else 1.0
         assert sentry.is_broken() is is_broken

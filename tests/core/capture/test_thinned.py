@@ -12,7 +12,7 @@ from torch.optim import optimizer as optimizers
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import held, lean
-from neuraldbg.capture.budget import Budget
+from neuraldbg.capture.budget import HEARD_EVERY, Budget
 from neuraldbg.capture.quick import Quick
 from neuraldbg.capture.sentry import Sentry
 from neuraldbg.capture.usual import NORM_FAR, RARE, RECENT, Usual
@@ -29,8 +29,8 @@ def schedule(monkeypatch):
     """Full steps on a fixed schedule, whatever the machine does; returns a switch for bare ones."""
 
     def choose(budget):
-        budget._begin(is_on=budget._ordinal < FULL or budget._ordinal % EVERY == 0)
-        return budget.is_on
+        budget._due = math.inf
+        return budget._begin(is_paid=budget._ordinal < FULL or budget._ordinal % EVERY == 0)
 
     def next_step(budget, _total, *, alarm):
         budget._ordinal += 1
@@ -45,6 +45,7 @@ def schedule(monkeypatch):
 
     def skip(budget, steps):
         budget._ordinal += steps
+        budget._since += steps
 
     monkeypatch.setattr(Budget, "skip", skip)
     monkeypatch.setattr(Budget, "stretch", property(lambda b: EVERY - b._ordinal % EVERY))
@@ -452,6 +453,45 @@ def test_quick_bare_steps_give_the_record_of_slow_ones_in_any_loop(schedule, mon
         assert series.values.tolist() == theirs.losses[name].values.tolist()
     for part in ("steps", "ledger", "parameter", "optimizer", "inputs"):
         np.testing.assert_array_equal(getattr(ours.facts, part), getattr(theirs.facts, part))
+
+
+@pytest.mark.parametrize("is_quick", [True, False], ids=["quick", "slow"])
+def test_gradients_of_some_bare_steps_are_weighed_as_those_of_heard_ones(
+    schedule, monkeypatch, is_quick
+):
+    schedule(is_bare=False)
+    heard, _ = train(faults=())
+    schedule(is_bare=True)
+    if not is_quick:
+        monkeypatch.setattr(Quick, "start", lambda *_: None)
+    bare, _ = train(faults=())
+    theirs, ours = (norms(dbg)[1] for dbg in (heard, bare))
+    is_weighed = ~np.isnan(ours).all(axis=1)
+    np.testing.assert_array_equal(ours[is_weighed], theirs[is_weighed])
+    late = np.flatnonzero(is_weighed[FULL + 2 * HEARD_EVERY :])
+    assert np.diff(late).max() <= HEARD_EVERY
+    monkeypatch.setattr(lean.Lean, "weigh", lambda *_: None)
+    everywhere_odd, _ = train(faults=())  # what is beyond the usual is heard
+    assert told(everywhere_odd) == told(bare)
+
+
+def test_norms_that_clipping_has_changed_are_not_taken_for_those_before_it(schedule):
+    schedule(is_bare=True)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with NeuralDbg(model) as dbg:
+        for _ in range(STEPS):
+            x = torch.randn(32, 6)
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), 10 + x.sum(1, keepdim=True))
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+            optimizer.step()
+            dbg.record_loss(loss.item())
+    found = norms(dbg)[1]
+    assert np.isnan(found).all(axis=1).any(), "no step was bare"
+    assert np.nansum(found, axis=1)[~np.isnan(found).all(axis=1)].min() > 1e-2
 
 
 def test_quick_leaves_the_optimizers_hooks_as_they_were(schedule):

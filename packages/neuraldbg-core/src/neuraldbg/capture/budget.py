@@ -24,6 +24,11 @@ DEEP_EVERY = 4
 all of them once fewer than one step in so many is watched."""
 CALM_AFTER = 32
 """Steps after the last alarm until thinning resumes; they are not charged."""
+SEEN_BY_GROWTH = 12
+"""A run is watched in full at least so often while its steps become e times as many, whatever that
+costs: a fault that begins in mid-run then shows on full steps before a tenth more has passed.
+Heuristic: eight full steps while a run doubles; in a fast program, where they are dear, that is
+hundredths of a second. They are charged as any other, up to a debt of `LOOKS` of them."""
 LOOKS = 4
 """Full steps after a thinned one that was odd. They are charged: where the account is that many
 steps behind already, oddness is the run's habit and earns no look."""
@@ -36,6 +41,18 @@ budget. Heuristic: one percent on top is not felt, and blindness would be."""
 HEARD_EVERY, HEARD_RARELY = 16, 64
 """Thinned steps to one that is not bare, where hearing them all exceeds the budget: as often as
 half of it allows, within these."""
+WEIGHED = 4
+"""Of so many that are not bare all but one are only weighed, where nothing is clipped. Measured: a
+heard one takes three times what its clock sees, as the shortest way of hearing ends with it; with
+that many weighed, what is booked is what they take."""
+UNSEEN = 3.0
+"""A full step is booked with what it takes beyond other steps, up to so many times what its clock
+saw: what waits between its hooks, and what it threw out of the caches, is no training either.
+Heuristic: measured 1.9 times in a program of half a millisecond; more is a validation pass or a
+page fault, not ours."""
+ALONE = 10.0
+"""Weight of a full step after a thinned one among full steps in a row: it finds its code and its
+data thrown out of the caches, and takes twice as long (measured); the first steps are none such."""
 _MEMORY = 0.98
 """Decay of the means of cost and step time, each time that they are measured: the last 50."""
 
@@ -68,11 +85,11 @@ class Budget:
         self._spent = self._spent_in_all = 0.0
         self._credit = self._allowance_now = 0.0
         self._full, self._thin, self._heard, self._rest = _Mean(), _Mean(), _Mean(), _Mean()
-        self._handing = _Mean()
-        self._ordinal = self._watched = self._since = 0
+        self._handing, self._unwatched = _Mean(), _Mean()
+        self._ordinal = self._watched = self._since = self._due = 0
         self._calm = CALM_AFTER
         self._looks = 0
-        self._is_odd = False
+        self._is_odd = self._is_alone = self._is_lent = False
 
     @property
     def cadence(self) -> float:
@@ -112,13 +129,20 @@ class Budget:
         own, self._spent = self._spent, 0.0
         self._spent_in_all += own
         self._ordinal += 1
-        self._rest.push(max(total - own, 1e-7))
+        if self.is_on and self._unwatched.value:
+            own = max(own, min(total - self._unwatched.value, UNSEEN * own))
+        rest = max(total - own, 1e-7)
+        self._rest.push(rest)
+        if not self.is_on:
+            self._unwatched.push(rest)
         allowance = self._allowance_now = self._allowance()
         if self.is_on:
-            self._full.push(own)
+            self._full.push(own, weight=ALONE if self._is_alone else 1.0)
         elif not self._is_odd:  # an odd one closed as a full one does: few, and not charged
             self._thin.push(own)
         paid = self._extra if self.is_on else 0.0
+        if self._is_lent:
+            paid = min(paid, max(self._credit + LOOKS * self._extra, 0.0))
         self._is_odd = False
         if alarm:
             self.alarm()
@@ -126,13 +150,12 @@ class Budget:
         is_free = self._ordinal < FULL_STEPS or self._spent_in_all < self.free_s
         if is_free or self._calm < CALM_AFTER:
             self._credit = max(self._credit, 0.0)
-            is_on = True
+            is_paid = True
         else:
             self._credit = min(self._credit + allowance - paid, 0.0)
-            is_on = self._credit >= 0.0 or self._looks > 0
+            is_paid = self._credit >= 0.0 or self._looks > 0
         self._looks = max(0, self._looks - 1)
-        self._begin(is_on=is_on)
-        return is_on
+        return self._begin(is_paid=is_paid)
 
     @property
     def is_alarmed(self) -> bool:
@@ -144,16 +167,15 @@ class Budget:
         self._ordinal += 1
         self._calm += 1
         self._credit = min(self._credit + self._allowance_now, 0.0)
-        is_on = self._credit >= 0.0 or self.is_alarmed
-        self._begin(is_on=is_on)
-        return is_on
+        return self._begin(is_paid=self._credit >= 0.0 or self.is_alarmed)
 
     @property
     def stretch(self) -> int:
         """Steps from the next one on that are thinned in any case, if nothing comes up."""
         if self.is_alarmed:
             return 0
-        return math.ceil(min(-self._credit / max(self._allowance_now, 1e-12), 1e6))
+        until_paid = math.ceil(min(-self._credit / max(self._allowance_now, 1e-12), 1e6))
+        return min(until_paid, self._due - self._ordinal)
 
     def skip(self, steps: int) -> None:
         """So many thinned steps closed without asking (see `stretch`)."""
@@ -176,17 +198,24 @@ class Budget:
         self.heard_every = int(min(max(seldom, HEARD_EVERY), HEARD_RARELY))
         mean = always + (own / self.heard_every if self.is_bare else own)
         self._thin.push(mean)
-        self._rest.push(max(total - mean, 1e-7))
+        rest = max(total - mean, 1e-7)
+        self._rest.push(rest)
+        self._unwatched.push(rest)
         self._allowance_now = self._allowance()
 
-    def _begin(self, *, is_on: bool) -> None:
-        self.is_on, self.is_deep = is_on, False
+    def _begin(self, *, is_paid: bool) -> bool:
+        """Open the next step; return whether the taps run on it."""
+        self._is_lent = not is_paid and self._ordinal >= self._due
+        self.is_on, self.is_deep = is_paid or self._is_lent, False
         self._since += 1
-        if is_on:
+        self._is_alone = self._since > 1
+        if self.is_on:
             self._watched += 1
+            self._due = self._ordinal + 1 + self._ordinal // SEEN_BY_GROWTH
             is_rare = self._since >= DEEP_EVERY
             self.is_deep = self._watched < 16 or is_rare or self._watched % DEEP_EVERY == 0
             self._since = 0
+        return self.is_on
 
     def _allowance(self) -> float:
         """Seconds per step that full steps may take beyond what thinned ones do."""

@@ -49,7 +49,9 @@ class Held:
         self._rates: list[float] = []
         self._seconds: list[float] = []
         self._heard: dict[int, Segment] = {}
-        """Those that were not bare, by their place."""
+        """Those that were not bare, by their place ..."""
+        self._weighed: dict[int, list[float]] = {}
+        """... and the gradient norms of those that were weighed."""
         self._began_s = 0.0
 
     def __len__(self) -> int:
@@ -62,10 +64,19 @@ class Held:
     def add(self, label: int, step: Segment, seconds: float, lr: float) -> None:
         """Let a closed step wait."""
         self._heard[len(self._labels)] = step
-        self.add_bare(label, step.loss_values(), seconds, lr)
+        self.add_bare(label, step.loss_values(), seconds, lr, step.norms)
 
-    def add_bare(self, label: int, losses: Mapping[str, float], seconds: float, lr: float) -> None:
-        """Let a step wait of which nothing but its losses and its lr was heard."""
+    def add_bare(
+        self,
+        label: int,
+        losses: Mapping[str, float],
+        seconds: float,
+        lr: float,
+        norms: list[float] | None = None,
+    ) -> None:
+        """Let a step wait of which nothing but its losses, its lr and maybe norms was heard."""
+        if norms is not None:
+            self._weighed[len(self._labels)] = norms
         self._labels.append(label)
         self._losses.append(losses)
         self._seconds.append(seconds)
@@ -104,7 +115,7 @@ class Held:
             seconds=np.array(self._seconds),
         )
         self._labels, self._losses, self._seconds, self._heard = [], [], [], {}
-        self._rates = []
+        self._rates, self._weighed = [], {}
         self.begin()
         return block
 
@@ -113,11 +124,10 @@ class Held:
         shape = len(self), len(parameters.tensors)
         norm = np.full(shape, np.nan, dtype=np.float32)
         state = np.full(shape, np.nan, dtype=np.float32)
-        norms = {place: one.norms for place, one in self._heard.items() if one.norms}
-        if norms and self.owned is not None:
-            measured = list(norms)
+        if self._weighed and self.owned is not None:
+            measured = list(self._weighed)
             state[measured] = GRADIENT.NOT_STEPPED
-            values = np.array(list(norms.values()), dtype=np.float32)
+            values = np.array(list(self._weighed.values()), dtype=np.float32)
             rows = np.asarray(self.owned.rows)
             place = np.ix_(np.asarray(measured), rows)
             norm[place], state[place] = parameters.classify(rows, values)

@@ -5,7 +5,7 @@ On a thinned step the hooks of the layers are off the modules. The loss and the 
 looked at for NaN and Inf before the weights move, and the microscope has what it needs to run the
 step again. Where even that exceeds the budget, most thinned steps are *bare*: the loss, the lr, the
 mode and one early gradient are looked at, and what entered the model is at hand until the step
-closes.
+closes. Some of these are *weighed*: the norms of all gradients are taken too.
 
 Steps wait in a block until it is full, the next full step comes, anything is asked of the session,
 or `HELD_S` is over. A step on which anything is odd is never held back: it closes as any other,
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neuraldbg.capture import budget as budgets
 from neuraldbg.capture import wiring
 from neuraldbg.capture.containment import switch_off
 from neuraldbg.capture.gradients import ABSENT
@@ -65,7 +66,7 @@ class Lean:
         self.layers, self.roots = Rack(), Rack()
         self._clearing = (True, False)
         """Whether gradients are cleared, and before the step: only full steps can tell."""
-        self._is_single = False
+        self._is_single = self._is_clipping = False
         self._settings: list[tuple[Any, ...]] = []
         self._is_finite = True
         self._clock, self._rate = 0.0, math.nan
@@ -121,6 +122,7 @@ class Lean:
         self._is_single = (
             heard.forwards == heard.backwards == 1 and max(map(len, named)) == 1 >= heard.clips
         )
+        self._is_clipping = heard.clips > 0
 
     def begin(self) -> None:
         """The step that opens now is thinned."""
@@ -137,16 +139,34 @@ class Lean:
         self.entered = self.graph = None
         self._count += 1
         self._unclocked += 1
-        until_heard = -self._count % budget.heard_every
+        until_heard = -self._count % self._heard_every
         self.is_bare = budget.is_bare and self._is_single and until_heard != 0
         self._is_clocked = not self.is_bare and (budget.is_bare or self._count % CLOCKED_EVERY == 0)
-        steps.ignored = DEAF if self.is_bare else frozenset()
+        self._set_ignored()
         self.roots.put(on=not self.is_bare)
         if self.is_bare and self._held.owned is not None and not steps.now.losses:
             until_due = min(budget.stretch, steps.audit.due_at - steps.ordinal, until_heard)
             (root,) = steps.roots.values()
             optimizer, due_s = self._held.owned.optimizer(), self._held.due_s
-            self.quick.start(root, optimizer, min(until_due, self._held.room), due_s)
+            weighed = self._until_weighed, budget.heard_every
+            self.quick.start(root, optimizer, min(until_due, self._held.room), due_s, weighed)
+
+    @property
+    def _heard_every(self) -> int:
+        """Thinned steps to one that is not bare, where most are: what is clipped is not weighed."""
+        every = self._steps.budget.heard_every
+        return every if self._is_clipping else every * budgets.WEIGHED
+
+    @property
+    def _until_weighed(self) -> int:
+        """Steps until a bare one is weighed; 0: the open one."""
+        return -self._count % self._steps.budget.heard_every
+
+    def _set_ignored(self) -> None:
+        """Let the switchboard make the calls that the open step needs."""
+        is_weighed = self.is_bare and self._until_weighed == 0
+        ignored = DEAF - {"step_began"} if is_weighed else DEAF
+        self._steps.ignored = ignored if self.is_bare else frozenset()
 
     def end(self) -> None:
         """The step that opens now, or is open, is heard in full again."""
@@ -232,8 +252,8 @@ class Lean:
     def hold(self, closed: Sequence[Bare]) -> None:
         """Steps that `Quick` heard are over."""
         steps, usual = self._steps, self.usual
-        for losses, backward, lr, end in closed:
-            self._held.add_bare(steps.label, losses, end - steps.last_end_s, lr)
+        for losses, backward, lr, end, norms in closed:
+            self._held.add_bare(steps.label, losses, end - steps.last_end_s, lr, norms)
             usual.note_backward(backward)
             usual.note_loss(main_loss(losses))
             steps.label += 1
@@ -259,16 +279,19 @@ class Lean:
         backward: float | None,
         losses: dict[str, float],
         optimizer: torch.optim.Optimizer | None,
+        norms: list[float] | None,
     ) -> None:
         """Go on with a bare step of which `Quick` has heard that much (optimizer: has stepped)."""
         steps, now = self._steps, self._steps.now
         self._skip(self._quickly)
+        self._set_ignored()
         self.entered = entered
         steps.microscope.step = steps.label
         if backward is not None:
             self.usual.note_backward(backward)
             now.forwards, now.backwards, now.backward_losses = 1, 1, [backward]
         now.losses = {name: [value] for name, value in losses.items()}
+        now.norms = norms
         if optimizer is not None:
             self.bare_step_ended(optimizer)
 
@@ -328,17 +351,32 @@ class Lean:
         if self.is_bare and self.sentry.is_broken():
             self.gradient_broke()
 
-    def step_began(self, owned: OwnedParameters) -> None:
-        """See `Listener`: the gradients are looked at before the weights move."""
-        start = thread_time() if self._is_clocked else 0.0
-        steps, now = self._steps, self._steps.now
-        now.evaluations += 1
+    def weigh(self) -> list[float] | None:
+        """Return the gradient norms of the open bare step; None where they are beyond the usual."""
+        if self._held.owned is None:
+            return None
+        norms, total = self._weighed(self._held.owned)
+        return norms if total <= self.usual.norm else None
+
+    def _weighed(self, owned: OwnedParameters) -> tuple[list[float], float]:
+        """Return the norms of all gradients, `ABSENT` for none, and their sum."""
         gradients = [t.grad for t in owned.tensors]
         present = [g for g in gradients if g is not None]
-        now.norms = norms = steps.parameters.norms(present)
-        if len(present) < len(gradients):
-            now.norms = _spread(norms, gradients)
+        norms = self._steps.parameters.norms(present)
         total = sum(norms)
+        return (norms if len(norms) == len(gradients) else _spread(norms, gradients)), total
+
+    def step_began(self, owned: OwnedParameters) -> None:
+        """See `Listener`: the gradients are looked at before the weights move."""
+        steps, now = self._steps, self._steps.now
+        if self.is_bare:
+            now.norms = self.weigh()
+            if now.norms is not None:
+                return
+            self.gradient_broke()
+        start = thread_time() if self._is_clocked else 0.0
+        now.evaluations += 1
+        now.norms, total = self._weighed(owned)
         self._is_finite = math.isfinite(total)
         if not self._is_finite:
             steps.observe(steps.microscope.examine_gradients())

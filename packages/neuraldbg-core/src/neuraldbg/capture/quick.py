@@ -19,7 +19,7 @@ import torch
 from torch import is_grad_enabled
 
 from neuraldbg.capture.containment import is_of_signal
-from neuraldbg.capture.sentry import rate
+from neuraldbg.capture.sentry import is_broken, rate
 from neuraldbg.capture.switchboard import SWITCHBOARD
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ now or has."""
 _transforms = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - vmap, grad
 
 
-Bare = tuple[dict[str, float], float, float, float]
-"""A bare step that is over: its losses, what its backward was called on, the lr, and the
-`perf_counter()` time at which the next one began."""
+Bare = tuple[dict[str, float], float, float, float, "list[float] | None"]
+"""A bare step that is over: its losses, what its backward was called on, the lr, the
+`perf_counter()` time at which the next one began, and its gradient norms where it was weighed."""
 
 
 class Quick:
@@ -50,8 +50,9 @@ class Quick:
 
     __slots__ = (
         "_backward", "_due_s", "_first", "_graph", "_groups", "_lean", "_left", "_losses",
-        "_module", "_most", "_most_backward", "_most_loss", "_optimizer", "_phase", "_rate",
-        "_sentry", "_thread", "closed", "entered", "is_on",
+        "_module", "_most", "_most_backward", "_most_loss", "_norms", "_optimizer", "_phase",
+        "_rate", "_sentry", "_thread", "_until_weighed", "_weighed_every", "closed", "entered",
+        "is_on",
     )  # fmt: skip
 
     def __init__(self, lean: Lean) -> None:
@@ -69,13 +70,21 @@ class Quick:
         self._phase = OPEN
         self._backward = self._rate = 0.0
         self._losses: dict[str, float] = {}
+        self._norms: list[float] | None = None
+        self._until_weighed = self._weighed_every = 0
 
     def start(
-        self, module: nn.Module, optimizer: torch.optim.Optimizer | None, steps: int, due_s: float
+        self,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer | None,
+        steps: int,
+        due_s: float,
+        weighed: tuple[int, int],
     ) -> None:
         """Hear so many bare steps, from the one that opens now, at most until `due_s`.
 
-        Not beside a second session.
+        Not beside a second session. `weighed`: steps until one is weighed, and from there to the
+        next.
         """
         is_plain = optimizer is not None and module.training
         self.is_on = is_plain and steps > 0 and SWITCHBOARD.lend(self)
@@ -85,7 +94,8 @@ class Quick:
             self._groups = 0 if optimizer is None else len(optimizer.param_groups)
             self._first = self._sentry.first if self._sentry.is_emptied else None
             self._left, self._due_s = steps, due_s
-            self._phase, self._losses = OPEN, {}
+            self._until_weighed, self._weighed_every = weighed
+            self._phase, self._losses, self._norms = OPEN, {}, None
             self._learn()
 
     def _learn(self) -> None:
@@ -115,7 +125,7 @@ class Quick:
             entered, graph = self.entered, self._graph
             self.stop()
             self._lean.graph = graph if backward is not None else None
-            self._lean.take_over(entered, backward, self._losses, optimizer)
+            self._lean.take_over(entered, backward, self._losses, optimizer, self._norms)
 
     # -- what the loop does: each returns whether that was all there is to do -----------------
 
@@ -133,8 +143,8 @@ class Quick:
         try:
             if self._phase == STEPPED and self._losses:
                 now = perf_counter()
-                self.closed.append((self._losses, self._backward, self._rate, now))
-                self._phase, self._losses = OPEN, {}
+                self.closed.append((self._losses, self._backward, self._rate, now, self._norms))
+                self._phase, self._losses, self._norms = OPEN, {}, None
                 if (len(self.closed) >= self._most or now > self._due_s) and not self._goes_on(now):
                     return False
             if self._phase == OPEN:
@@ -183,9 +193,11 @@ class Quick:
         if get_ident() == self._thread:
             try:
                 is_ours = optimizer is self._optimizer and self._phase == PASSED
-                is_gone = is_ours and self._sentry.is_gone
+                glance = self._sentry.glance
+                gradient = None if glance is None else glance.grad
+                is_gone = is_ours and gradient is None and glance is not None
                 is_grown = is_ours and len(optimizer.param_groups) != self._groups
-                if is_ours and not (is_gone or is_grown or self._sentry.is_broken()):
+                if is_ours and not (is_gone or is_grown) and self._is_sound(gradient):
                     self._phase, self._rate, self._graph = STEPPED, rate(optimizer), None
                     return None
                 self.spill()
@@ -198,6 +210,15 @@ class Quick:
             except Exception as error:  # noqa: BLE001 - promise 4
                 self._fail("stepping", error)
         return SWITCHBOARD.step_began(optimizer, args, kwargs)
+
+    def _is_sound(self, gradient: torch.Tensor | None) -> bool:
+        """Whether what came back is finite and, where all gradients are weighed now, as usual."""
+        if self._until_weighed:
+            self._until_weighed -= 1
+            return gradient is None or not is_broken(gradient)
+        self._until_weighed = self._weighed_every - 1
+        self._norms = self._lean.weigh()
+        return self._norms is not None
 
     def record(self, value: float, name: str) -> bool:
         """A loss is recorded."""

@@ -84,24 +84,24 @@ class Sentry:
             frozen is not None and frozen.requires_grad
         )
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the gradient that came back is not there any more."""
-        return self.glance is not None and self.glance.grad is None
-
     def is_broken(self) -> bool:
         """Whether NaN or Inf came back through the backward that ended."""
         gradient = None if self.glance is None else self.glance.grad
-        if gradient is None:
-            return False
-        if type(gradient) is not torch.Tensor:
-            gradient = part_of(gradient)  # a sum over all ranks would be a collective
-        is_few = gradient.dim() == 1 and len(gradient) <= FEW
-        return not math.isfinite(sum(gradient.tolist()) if is_few else gradient.sum().item())
+        return gradient is not None and is_broken(gradient)
+
+
+def is_broken(gradient: torch.Tensor) -> bool:
+    """Whether NaN or Inf are in a gradient."""
+    if type(gradient) is not torch.Tensor:
+        gradient = part_of(gradient)  # a sum over all ranks would be a collective
+    is_few = gradient.dim() == 1 and len(gradient) <= FEW
+    return not math.isfinite(sum(gradient.tolist()) if is_few else gradient.sum().item())
 
 
 def rate(optimizer: torch.optim.Optimizer) -> float:
     """Return its lr, as `OptimizerStat.LR` has it; NaN where it has none."""
+    if len(optimizer.param_groups) == 1:  # the same, in a fifth of the time
+        return float(optimizer.param_groups[0].get("lr", math.nan))
     return max(rates(optimizer.param_groups), default=math.nan)
 
 
