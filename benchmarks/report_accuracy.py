@@ -15,6 +15,8 @@ EDITION = {
     "public": "neuraldbg 1.3.2",
 }
 PARTS = ("tuned", "held out")
+LATE = 100
+"""A fault that begins at this step or after it begins in the middle of a run."""
 Rows = list[dict[str, Any]]
 
 
@@ -53,6 +55,9 @@ def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
         _not_run(document),
         "### By architecture",
         _grouped(rows, "architecture", lambda row: row["architecture"]),
+        "### By where the fault begins",
+        "The first step on which it acts, by its author; wiring faults act from the first one on.",
+        _grouped(rows, "fault begins", _begins),
         "### By cause",
         "The cause is the one that the program's author accepts first.",
         _grouped(rows, "cause", lambda row: f"`{row['truth']['causes'][0]}`"),
@@ -67,6 +72,15 @@ def accuracy(document: dict[str, Any], public: dict[str, Any] | None) -> str:
 def apart(rows: Rows) -> tuple[Rows, Rows]:
     """Return the rows of the zoo's own faulty programs, and those of faults put in by operators."""
     return [r for r in rows if "@" not in r["program"]], [r for r in rows if "@" in r["program"]]
+
+
+def _begins(row: dict[str, Any]) -> str:
+    """Return where the fault of a program begins, by the step counted from 0."""
+    onset = row["truth"]["onset"]
+    if onset is None:
+        return "no step is given"
+    first = onset[0]
+    return "at step 0" if first == 0 else "at steps 1 to 99" if first < LATE else "later"
 
 
 def _by_operator(rows: Rows) -> str:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture import budget as budgets
 from neuraldbg.capture import wiring
+from neuraldbg.capture.cadence import Cadence
 from neuraldbg.capture.containment import switch_off
 from neuraldbg.capture.gradients import ABSENT
 from neuraldbg.capture.held import Held, counts
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from neuraldbg.capture.closing import Steps
     from neuraldbg.capture.gradients import OwnedParameters
 
-CLOCKED_EVERY = 16
-"""Heard steps to one whose cost is measured: reading the thread's clock is itself dear here."""
-DEAF = frozenset({"step_began", "clip_began", "clip_measured", "clip_limited"})
-"""Calls of the switchboard that a bare step does without."""
-
 
 class Lean:
     """Hears thinned steps on behalf of `Steps`, whose open step it writes to."""
@@ -54,8 +49,8 @@ class Lean:
         self.is_on = False
         """Whether the open step is thinned."""
         self.usual, self._held, self.sentry = Usual(), Held(), Sentry()
-        self._is_odd = self._is_clocked = self._is_stale = self._is_gone = False
-        self._count = 0
+        self._cadence = Cadence(steps.budget)
+        self._is_odd = self._is_stale = self._is_gone = False
         self.is_bare = False
         """Whether the open step is bare."""
         self.entered: tuple[tuple[Any, ...], dict[str, Any]] | None = None
@@ -66,12 +61,11 @@ class Lean:
         self.layers, self.roots = Rack(), Rack()
         self._clearing = (True, False)
         """Whether gradients are cleared, and before the step: only full steps can tell."""
-        self._is_single = self._is_clipping = False
         self._settings: list[tuple[Any, ...]] = []
         self._is_finite = True
         self._clock, self._rate = 0.0, math.nan
         self._unclocked = self._quickly = 0
-        self.quick = Quick(self)
+        self.quick: Quick = Quick(self)
 
     # -- in and out --------------------------------------------------------------------------
 
@@ -118,11 +112,7 @@ class Lean:
         """Remember what a step of this loop is like: bare ones are taken to be the same."""
         if not heard.eval_forwards or not self._held.pattern:
             self._held.pattern = counts(heard)
-        named = [*heard.losses.values(), heard.backward_losses]
-        self._is_single = (
-            heard.forwards == heard.backwards == 1 and max(map(len, named)) == 1 >= heard.clips
-        )
-        self._is_clipping = heard.clips > 0
+        self._cadence.learn(heard)
 
     def begin(self) -> None:
         """The step that opens now is thinned."""
@@ -137,36 +127,19 @@ class Lean:
         steps, budget = self._steps, self._steps.budget
         self._is_odd = self._is_stale = self._is_gone = False
         self.entered = self.graph = None
-        self._count += 1
         self._unclocked += 1
-        until_heard = -self._count % self._heard_every
-        self.is_bare = budget.is_bare and self._is_single and until_heard != 0
-        self._is_clocked = not self.is_bare and (budget.is_bare or self._count % CLOCKED_EVERY == 0)
-        self._set_ignored()
+        cadence = self._cadence
+        cadence.begin()
+        self.is_bare = cadence.is_bare
+        steps.ignored = cadence.ignored
         self.roots.put(on=not self.is_bare)
         if self.is_bare and self._held.owned is not None and not steps.now.losses:
-            until_due = min(budget.stretch, steps.audit.due_at - steps.ordinal, until_heard)
+            until_audit = steps.audit.due_at - steps.ordinal
+            most = min(budget.stretch, until_audit, cadence.until_heard, self._held.room)
+            weighed = cadence.until_weighed, cadence.weighed_every
             (root,) = steps.roots.values()
-            optimizer, due_s = self._held.owned.optimizer(), self._held.due_s
-            weighed = self._until_weighed, budget.heard_every
-            self.quick.start(root, optimizer, min(until_due, self._held.room), due_s, weighed)
-
-    @property
-    def _heard_every(self) -> int:
-        """Thinned steps to one that is not bare, where most are: what is clipped is not weighed."""
-        every = self._steps.budget.heard_every
-        return every if self._is_clipping else every * budgets.WEIGHED
-
-    @property
-    def _until_weighed(self) -> int:
-        """Steps until a bare one is weighed; 0: the open one."""
-        return -self._count % self._steps.budget.heard_every
-
-    def _set_ignored(self) -> None:
-        """Let the switchboard make the calls that the open step needs."""
-        is_weighed = self.is_bare and self._until_weighed == 0
-        ignored = DEAF - {"step_began"} if is_weighed else DEAF
-        self._steps.ignored = ignored if self.is_bare else frozenset()
+            optimizer = self._held.owned.optimizer()
+            self.quick.start(root, optimizer, most, self._held.due_s, weighed)
 
     def end(self) -> None:
         """The step that opens now, or is open, is heard in full again."""
@@ -192,12 +165,12 @@ class Lean:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """See `Recorder.forward_began`; the step is open."""
-        start = thread_time() if self._is_clocked else 0.0
+        start = thread_time() if self._cadence.is_clocked else 0.0
         steps = self._steps
         steps.count_forward(module, args, kwargs)
         steps.microscope.step = steps.label
         steps.microscope.begin_forward(module, args, kwargs)
-        if self._is_clocked:
+        if self._cadence.is_clocked:
             steps.board.seconds += thread_time() - start
 
     def bare_forward(
@@ -212,7 +185,7 @@ class Lean:
 
     def backward_began(self, losses: Sequence[Any]) -> list[float]:
         """See `Listener`; returns the losses that were read."""
-        start = thread_time() if self._is_clocked else 0.0
+        start = thread_time() if self._cadence.is_clocked else 0.0
         steps = self._steps
         self.sentry.begin()
         read = []
@@ -222,7 +195,7 @@ class Lean:
                 read.append(value)
                 if steps.now.forwards and (math.isfinite(value) or steps.is_ours(loss)):
                     steps.observe(steps.microscope.before_backward(loss))
-        if self._is_clocked:
+        if self._cadence.is_clocked:
             steps.board.seconds += thread_time() - start
         return read
 
@@ -264,7 +237,7 @@ class Lean:
     def _skip(self, closed: int) -> None:
         """Count steps that `Quick` heard, and that nobody was asked about."""
         self._steps.budget.skip(closed)
-        self._count += closed
+        self._cadence.count += closed
         self._unclocked += closed
         self._quickly = 0
 
@@ -284,7 +257,7 @@ class Lean:
         """Go on with a bare step of which `Quick` has heard that much (optimizer: has stepped)."""
         steps, now = self._steps, self._steps.now
         self._skip(self._quickly)
-        self._set_ignored()
+        steps.ignored = self._cadence.ignored
         self.entered = entered
         steps.microscope.step = steps.label
         if backward is not None:
@@ -374,14 +347,14 @@ class Lean:
             if now.norms is not None:
                 return
             self.gradient_broke()
-        start = thread_time() if self._is_clocked else 0.0
+        start = thread_time() if self._cadence.is_clocked else 0.0
         now.evaluations += 1
         now.norms, total = self._weighed(owned)
         self._is_finite = math.isfinite(total)
         if not self._is_finite:
             steps.observe(steps.microscope.examine_gradients())
         self._is_odd |= not total <= self.usual.norm
-        if self._is_clocked:
+        if self._cadence.is_clocked:
             steps.board.seconds += thread_time() - start
 
     def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
@@ -426,7 +399,7 @@ class Lean:
             steps.budget.look()
             self.usual.note_odd()
             return False
-        start = thread_time() if self._is_clocked else 0.0
+        start = thread_time() if self._cadence.is_clocked else 0.0
         end = perf_counter()
         now.is_cleared, now.is_cleared_before_step = self._clearing
         if not self.is_bare:
@@ -439,7 +412,7 @@ class Lean:
         steps.label += 1
         steps.ordinal += 1
         steps.last_end_s = end
-        if self._is_clocked:
+        if self._cadence.is_clocked:
             steps.board.seconds += thread_time() - start
         self.go_on(end)
         return True
@@ -449,7 +422,7 @@ class Lean:
         steps = self._steps
         if self._held.is_due(end):
             self.hand_on()
-        if self._is_clocked:
+        if self._cadence.is_clocked:
             self._account()
         is_full = steps.budget.next_thinned()
         if is_full or steps.ordinal >= steps.audit.due_at:
