@@ -294,3 +294,45 @@ def test_one_long_sequence_among_short_ones_without_clipping(explained):
     assert 1e3 * max(norms[:45]) < norms[45] < float("inf")
     assert not losses[46] < 3 * max(losses[:45])
     explained(dbg, "exploding_gradients").check("exploding_gradients", "rnn", 45, is_leading=False)
+
+
+class Adder(nn.Module):
+    """Adds up a series with a rectified recurrence, whose gradient grows from step to step."""
+
+    def __init__(self, growth):
+        super().__init__()
+        self.core = nn.RNN(1, 24, nonlinearity="relu", batch_first=True)
+        self.head = nn.Linear(24, 1)
+        with torch.no_grad():
+            self.core.weight_hh_l0.copy_(growth * torch.eye(24))
+
+    def forward(self, x):
+        return self.head(self.core(x)[0][:, -1])
+
+
+@pytest.mark.parametrize(
+    ("growth", "lr", "clip", "cause"),
+    [
+        (1.2, 0.03, None, "missing_gradient_clipping"),
+        (1.2, 0.03, 1.0, None),
+        (1.0, 30.0, None, "lr_too_high"),
+    ],
+)
+def test_recurrence_whose_gradient_is_huge_from_the_first_step(growth, lr, clip, cause):
+    model = Adder(growth)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    with NeuralDbg(model) as dbg:
+        for _ in range(200):
+            x = torch.randn(32, 24, 1) / 2
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), x.sum(1))
+            loss.backward()
+            if clip is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+            dbg.record_loss(loss)
+    first = [(h.cause, h.layer, h.onset) for h in dbg.explain_failure()[:1]]
+    if cause == "missing_gradient_clipping":
+        assert first == [(cause, "core", 0)]
+    else:
+        assert [c for c, *_ in first] == ([cause] if cause else [])

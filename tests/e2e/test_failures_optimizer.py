@@ -340,3 +340,40 @@ def test_second_moments_that_are_kept_in_half_precision(is_rounded):
             dbg.record_loss(loss.item())
     found = [(h.cause, h.onset) for h in dbg.explain_failure()[:1]]
     assert found == ([("optimizer_eps_underflow", 1)] if is_rounded else [])
+
+
+@pytest.mark.parametrize(("decay", "is_too_high"), [(15.0, True), (0.1, False)])
+def test_decoupled_decay_that_holds_the_weights_below_their_start(decay, is_too_high):
+    x, y = classes(256)
+    model = nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=decay)
+    with NeuralDbg(model) as dbg:
+        for _ in range(300):
+            batch = torch.randint(0, 256, (32,))
+            loss = F.cross_entropy(model(x[batch]) / 4, y[batch])
+            update(loss, optimizer)
+            dbg.record_loss(loss)
+    causes = [h.cause for h in dbg.explain_failure()]
+    assert causes[:1] == ["weight_decay_too_high"] * is_too_high
+    assert all(p.square().mean().sqrt() < 1 / 15 for p in model.parameters()) is is_too_high
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5], ids=["usual", "tiny"])
+@pytest.mark.parametrize(
+    ("lr", "decay", "cause"),
+    [(1e-10, 0.0, "lr_too_low"), (3e-3, 20.0, "weight_decay_too_high"), (3e-3, 0.0, None)],
+)
+def test_what_is_wrong_is_told_whatever_the_units_of_the_loss(unit, lr, decay, cause):
+    x, y = regression(256)
+    model = mlp()
+    with torch.no_grad():
+        model[-1].weight *= unit
+        model[-1].bias *= unit
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=decay, eps=1e-16)
+    with NeuralDbg(model) as dbg:
+        for _ in range(400):
+            batch = torch.randint(0, 256, (32,))
+            loss = F.mse_loss(model(x[batch]), (y[batch] - 3.0) * unit)
+            update(loss, optimizer)
+            dbg.record_loss(loss)
+    assert [h.cause for h in dbg.explain_failure()][:1] == ([cause] if cause else [])

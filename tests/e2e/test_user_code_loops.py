@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import threading
 from collections import OrderedDict
 
 import pytest
@@ -12,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from neuraldbg import NeuralDbg
 from neuraldbg.schema.facts import ActivationStat
 
 N = 25
@@ -402,3 +405,32 @@ def test_two_backwards_of_one_graph(unharmed, ledger):
 
     dbg = unharmed(program, N)
     assert ledger(dbg, "backwards") == [2] * N
+
+
+@pytest.mark.parametrize("per_thread", [1, 40], ids=["step", "epoch"])
+def test_each_step_or_epoch_on_a_thread_of_its_own(per_thread):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    with NeuralDbg(model) as dbg:
+
+        def train():
+            for _ in range(per_thread):
+                x = torch.randn(32, 8)
+                if dbg.step > 500:
+                    x = x * math.nan
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+                loss.backward()
+                optimizer.step()
+                dbg.record_loss(loss.item())
+
+        for _ in range(520 // per_thread):
+            thread = threading.Thread(target=train)
+            thread.start()
+            thread.join()
+        assert len(dbg.loss_history) >= 519  # the last one may be open
+    assert dbg.trace.step_count == len(dbg.loss_history) == 520
+    first = dbg.explain_failure()[0]
+    assert (first.cause, first.onset) == ("nan_in_input", 502)
+    assert dbg.trace.run.warnings == ()

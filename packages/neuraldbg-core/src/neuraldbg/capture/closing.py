@@ -350,6 +350,16 @@ class Steps:
         self._arm(is_on=is_on)
 
     @contained
+    def move_to(self, thread: int) -> None:
+        """Follow the training to this thread, where the one that it ran on has ended."""
+        if any(one.ident == self.thread for one in threading.enumerate()):
+            return
+        self.lean.quick.spill()
+        self.thread = self.board.thread = thread
+        self._last_cpu_s, self.board.seconds = thread_time(), 0.0  # each thread has its own clock
+        self.lean.restart_clock()
+
+    @contained
     def go_on(self, end: float) -> None:
         """The last of some bare steps ended at `perf_counter()` time `end`: what of the next?"""
         self.lean.go_on(end)
@@ -362,7 +372,10 @@ class Steps:
     @contained
     def catch_up(self) -> None:
         """Somebody asks: hand on what is held back. Only the thread that trains can."""
-        if threading.get_ident() == self.thread:
+        here = threading.get_ident()
+        if here != self.thread:
+            self.move_to(here)
+        if here == self.thread:
             self.lean.hand_on()
             self.readback.drain()
 

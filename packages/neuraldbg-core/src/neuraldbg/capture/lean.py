@@ -458,6 +458,10 @@ class Lean:
         self._steps.budget.thinned(own, (now - self._clock) / max(self._unclocked, 1))
         self._clock, self._unclocked = now, 0
 
+    def restart_clock(self) -> None:
+        """The step goes on on another thread, which has a clock of its own."""
+        self._clock, self._unclocked = thread_time(), 0
+
     def _measure_inputs(self) -> None:
         """Read the inputs of a step that turned out odd, where they are still what they were."""
         steps = self._steps

@@ -86,6 +86,9 @@ class RootBegan(RootHook):
         if torch.compiler.is_compiling():
             self._compiled(args, kwargs or {})
             return
+        here = threading.get_ident()
+        if here != self.recorder.thread and torch.is_grad_enabled() and not in_backward():
+            self.recorder.move_to(here)
         if not self.is_deaf(module):
             self.recorder.forward_began(self.name, module, args, kwargs or {})
 

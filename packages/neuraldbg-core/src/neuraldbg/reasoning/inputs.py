@@ -232,6 +232,8 @@ def is_one_batch(view: CaseView, departure: Departure) -> bool:
 SIGN_Z = 4.0
 """Robust z from which a loss says that the batch was already another one. Heuristic: lower than
 for a loss alone, since the input did leave its band within these few steps."""
+SIGN = 0.1
+"""Share of what the loss has risen by on the first batch outside that an earlier sign has, too."""
 
 
 def first_sign(view: CaseView, departure: Departure) -> int:
@@ -247,9 +249,13 @@ def first_sign(view: CaseView, departure: Departure) -> int:
     losses, steps = view.curve.values, view.curve.steps
     past = losses[np.searchsorted(steps, view.label(int(inside[-1]))) :: -1][:20]
     middle, scale = (float(x) for x in median_mad(past))
+    bar = SIGN_Z * max(scale, 0.05 * abs(middle))
+    then = int(np.searchsorted(steps, view.label(departure.row)))
+    if then < len(losses) and np.isfinite(losses[then]):
+        bar = max(bar, SIGN * float(losses[then] - middle))
     for row in range(int(inside[-1]) + 1, departure.row):
         at = int(np.searchsorted(steps, view.label(row)))
-        if at < len(losses) and losses[at] - middle > SIGN_Z * max(scale, 0.05 * abs(middle)):
+        if at < len(losses) and losses[at] - middle > bar:
             return row
     return departure.row
 

@@ -180,6 +180,16 @@ class CaseView:
         missing = np.isnan(norm).all(axis=1)
         return np.where(broken, np.inf, np.where(missing, np.nan, total))
 
+    @cached_property
+    def gone(self) -> float:
+        """Total gradient norm below which next to nothing comes back.
+
+        Heuristic: 1e-6 of a loss of order 1 or more; of a smaller one, whose gradients are small by
+        its units, as much less.
+        """
+        start = abs(self.curve.start) if self.curve else 1.0
+        return 1e-6 * min(1.0, start) if np.isfinite(start) else 1e-6
+
     def layer_gradient(self, path: str) -> Array:
         """Return the gradient RMS of a layer's matrices, `[T]`."""
         rows = self.flow.matrices.get(path, [])

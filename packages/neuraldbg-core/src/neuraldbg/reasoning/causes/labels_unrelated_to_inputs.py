@@ -97,8 +97,8 @@ def _lost(view: CaseView, chance: float) -> Assessment | None:
         return None
     step = int(curve.steps[at])
     row = view.row_at(step)
-    size = float(quiet(np.nanmax, view.step_size[max(0, row - AROUND) : row + 1]))
-    if size >= SOUND:  # NaN: not measured just there, and usually sound
+    size = float(quiet(np.nanmax, view.step_size[max(0, row - AROUND) : row]))
+    if size >= SOUND:  # of the steps before; NaN: not measured just there, and usually sound
         return None
     before, after = curve.level(at - AROUND, at), curve.level(at, at + AROUND)
     return _assessment(

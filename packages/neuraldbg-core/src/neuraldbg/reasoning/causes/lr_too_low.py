@@ -42,7 +42,7 @@ def assess(view: CaseView) -> Assessment | None:
     lr = view.lr
     high, low = float(quiet(np.nanmax, lr)), float(quiet(np.nanmin, lr))
     decayed = low < 0.02 * high and np.nanargmin(lr) > np.nanargmax(lr)
-    if decayed or not np.isfinite(gradient) or gradient < 1e-6:
+    if decayed or not np.isfinite(gradient) or gradient < view.gone:
         return None
     agree = float(
         quiet(np.nanmedian, view.parameter(ParameterStat.GRAD_COSINE)[:, view.matrix_rows])

@@ -18,26 +18,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from neuraldbg.reasoning.view import CaseView
+    from neuraldbg.schema.run import LayerInfo
 
 JUMP = 20.0
 """Gradient norm over its median: orders above, as causes.toml has it."""
+DEEP = 10
+"""Weight layers from which a model is deep."""
 CALM = 12
 """Steps of ordinary gradients before the jump: else the lr was wrong from the start."""
 
 
 def assess(view: CaseView) -> Assessment | None:
-    """Look for a gradient orders above its past, after which the loss is worse for good."""
+    """Look for a gradient that is huge from the start, or orders above its past."""
     curve = view.curve
     lapse = _lapse(view)
     is_clipped = view.is_clipped and lapse is None
     if not curve or is_clipped or curve.is_signed or len(view.run.models) > 1:
         return None
-    deep = len(view.flow.weighted) >= 10 or any(
-        layer.order >= 0 and _repeats(view, layer.path) for layer in view.flow.weighted
-    )
-    if not (view.flow.recurrent or deep):
+    repeated = [x for x in view.flow.weighted if x.order >= 0 and _repeats(view, x.path)]
+    if not (view.flow.recurrent or repeated or len(view.flow.weighted) >= DEEP):
         return None
-    row = _jump(view)
+    at_once = _at_once(view, [*view.flow.recurrent, *repeated]) if lapse is None else None
+    return at_once or _in_mid_run(view, lapse)
+
+
+def _in_mid_run(view: CaseView, lapse: int | None) -> Assessment | None:
+    """Blame a gradient orders above its past, after which the loss is worse for good."""
+    row, curve = _jump(view), view.curve
     if row is None or (lapse is not None and row < lapse):
         return None
     index = int(np.searchsorted(curve.steps, view.label(row)))
@@ -84,6 +91,60 @@ ENOUGH = 20
 """Steps that show that it clipped."""
 SOON = 50
 """Steps after clipping ended within which an explosion is its doing: it held the ones before."""
+
+
+THROWN = 0.5
+"""Update / weight RMS of a first step that throws the weights about."""
+HELD = 0.02
+"""The same lr with a gradient of norm 1, to which recurrent models are clipped (Pascanu et al.
+2013), over the norm of all weights: it would have moved them by hardly more than Adam does."""
+
+
+def _at_once(view: CaseView, recurrent: list[LayerInfo]) -> Assessment | None:
+    """Blame the first steps of a recurrence whose gradient is huge from the start.
+
+    The lr is an everyday one: the same steps, clipped, would have been small ones.
+    """
+    if not recurrent or view.is_adaptive or not len(view.steps):
+        return None
+    broke = view.broken_step
+    has_fled = broke is not None and broke <= view.label(0) + CALM
+    until = min(CALM, len(view.steps)) if broke is None else int(view.row_at(broke)) + 1
+    moved = view.step_size[:until]
+    total = float(_totals(view)[0])
+    size = np.array([p.initial_rms * np.sqrt(np.prod(p.shape)) for p in view.run.parameters])
+    clipped = float(view.lr[0]) / max(float(np.linalg.norm(size)), 1e-12)
+    if not has_fled or not total > 1 or clipped > HELD:
+        return None
+    if not float(quiet(np.nanmax, moved)) > THROWN or _shrinks(view):
+        return None
+    layer, step = recurrent[0].path, view.label(0)
+    return Assessment(
+        cause="missing_gradient_clipping",
+        failure=FailureType.EXPLODING_GRADIENTS,
+        confidence=0.75,
+        description=(
+            f"Gradient explosion originated in {named(layer)} at step {step}: with an everyday lr "
+            f"({figure(float(view.lr[0]))}) the gradient of norm {figure(total)} moved the weights "
+            f"by {100 * float(quiet(np.nanmax, moved)):.2g} % of their size, and no clipping "
+            "held it."
+        ),
+        layer=layer,
+        onset=step,
+        onset_range=(step, step),
+        evidence=view.events(types=["gradient_health_transition", "optimizer_instability"]),
+        chain=(
+            link(layer, step, "the gradient grows along the recurrence"),
+            link(None, step, "the first unclipped steps throw the weights off"),
+        ),
+        explains=frozenset({"lr_too_high", "unknown", "dying_relu"}),
+    )
+
+
+def _shrinks(view: CaseView) -> bool:
+    """Whether the gradient is known not to grow back through time."""
+    notes = view.observations.get("recurrent_gradient", [])
+    return any(note.figures.get("early_late_ratio", 1.0) < 1 for note in notes[:1])
 
 
 def _lapse(view: CaseView) -> int | None:

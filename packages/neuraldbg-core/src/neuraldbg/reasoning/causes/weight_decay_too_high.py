@@ -22,8 +22,10 @@ SHRUNK = 0.4
 """Last / initial weight RMS, median over matrices."""
 PULL = 1.0
 """Sum over the run of lr * decay: from 1 on, decay alone shrinks weights to 1/e."""
-
-
+HELD = 5.0
+"""Sum of lr * decay from which decoupled decay has long been in balance with the updates. Those of
+Adam and its like are about 1 each, so no weight stays above 1 / decay (Xie and Li 2024, "Implicit
+bias of AdamW"); where that lies below what the weights began with, the data cannot hold them."""
 USUAL = 1e-3
 """Decay in everyday use. Heuristic: papers take 1e-5 to 1e-3 as L2. Where the gradient is gone for
 another reason, Adam makes even that its whole update: shrinking is then a consequence."""
@@ -35,7 +37,7 @@ def assess(view: CaseView) -> Assessment | None:
     if not decay.size or not np.nanmax(decay, initial=0.0) > 0 or view.curve.learned:
         return None
     gradient = float(view.early(view.gradient_total, 10))
-    if not gradient > 1e-6:
+    if not gradient > view.gone:
         return None
     widths = np.asarray(view.trace.facts.widths, dtype=np.float64)
     strength = _in_force(view, decay)
@@ -45,21 +47,25 @@ def assess(view: CaseView) -> Assessment | None:
         pull /= max(1 - momentum, 0.01)
     shrunk = weight_growth(view)
     coupled = view.is_adaptive and not any("adamw" in k for k in view.optimizer_kinds)
-    if shrunk > SHRUNK or (pull < PULL and not coupled):
-        return None
     strength_now = float(np.nanmax(decay))
+    is_held = not coupled and view.is_adaptive and pull > HELD and _initial(view) * strength_now > 1
+    if not is_held and (shrunk > SHRUNK or (pull < PULL and not coupled)):
+        return None
     confidence = 0.7 + 0.2 * (shrunk < 0.15)
     if pull < PULL and strength_now <= USUAL:
         confidence = 0.35
     step = view.label(_since(strength))
+    what = f"shrank the weights to {100 * shrunk:.2g} % of their initial size"
+    if is_held and shrunk > SHRUNK:
+        most = figure(1 / strength_now)
+        what = f"holds the weights below about {most}, less than they began with"
     return Assessment(
         cause="weight_decay_too_high",
         failure=FailureType.OPTIMIZER_INSTABILITY,
         confidence=confidence,
         description=(
-            f"Weight decay too high from step {step}: decay {figure(strength_now)} shrank the "
-            f"weights to {100 * shrunk:.2g} % of their initial size while the loss stayed at "
-            f"{figure(view.curve.end)}."
+            f"Weight decay too high from step {step}: decay {figure(strength_now)} {what} while "
+            f"the loss stayed at {figure(view.curve.end)}."
         ),
         onset=step,
         onset_range=(step, step),
@@ -85,6 +91,12 @@ def assess(view: CaseView) -> Assessment | None:
             }
         ),
     )
+
+
+def _initial(view: CaseView) -> float:
+    """Return the RMS that the weights began with, median over matrices; NaN where none is known."""
+    initial = [view.run.parameters[row].initial_rms for row in view.matrix_rows]
+    return float(quiet(np.nanmedian, np.array(initial, dtype=np.float64)))
 
 
 def _in_force(view: CaseView, decay: NDArray[np.float64]) -> NDArray[np.float64]:
