@@ -42,10 +42,10 @@ from report_cost import ONCE
 HERE = Path(__file__).resolve().parent
 OURS = ("plain", "control", "ours", "anomaly")
 PEERS = ("wandb", "wandb-all", "torchlens-checks", "torchlens-trace")
-SHORTER = {("torchlens-trace", "tiny"): 100}
+SHORTER = {("torchlens-trace", "tiny"): 100, ("torchlens-trace", "small"): 50}
 """Where a turn would take minutes, by how much fewer of its steps the tool sees; it takes the
 others without, so that it is as far in the training as everyone."""
-MODELS = ("mlp", "cnn", "gpt", "tiny", "gpt2")
+MODELS = ("mlp", "cnn", "gpt", "tiny", "small", "gpt2")
 AGE = WARMUP | {"cnn": 80, "gpt": 90}
 """Steps of every tool before its first turn. What one fixed batch does to the weights changes what
 a plain step costs, so all are compared at the same step, which is past ours' free first ones."""
@@ -222,7 +222,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--sets", type=int, default=3, help="of fresh processes per model")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each process of a set")
-    parser.add_argument("--model", nargs="*", choices=MODELS, default=MODELS[:4])
+    parser.add_argument("--model", nargs="*", choices=MODELS, default=MODELS[:5])
     parser.add_argument("--device", default="cpu", help="where the models train: cpu, cuda, mps")
     parser.add_argument("--without", nargs="*", default=[], help="tools to leave out")
     parser.add_argument("--peers", metavar="PYTHON")

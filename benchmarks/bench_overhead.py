@@ -41,7 +41,7 @@ from neuraldbg import NeuralDbg  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TURN = {"tiny": 2_000, "small": 1_000, "mlp": 16, "cnn": 8, "gpt": 6, "gpt2": 2}
+TURN = {"tiny": 2_000, "small": 1_000, "medium": 600, "mlp": 16, "cnn": 8, "gpt": 6, "gpt2": 2}
 """Steps per turn: shorter ones would end each time that a session hands on what it holds."""
 
 

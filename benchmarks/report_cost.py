@@ -29,6 +29,7 @@ MODELS = {
     "gpt": "4 blocks of width 128, 128 tokens, batch 8, AdamW and clipping",
     "tiny": "8-32-32-1, batch 32, SGD",
     "small": "32-64-64-10, batch 128, Adam",
+    "medium": "64-192-192-10, batch 128, Adam",
     "gpt2": "GPT-2 small, untied, bfloat16: 12 blocks of width 768, 1,024 tokens, batch 8, AdamW",
 }
 

@@ -59,6 +59,24 @@ def test_a_root_in_the_loss_that_comes_later_is_named_though_its_graph_is_gone(
     assert (first.cause, first.onset) == (cause, AT)
 
 
+@pytest.mark.parametrize("later", range(8))
+def test_a_root_in_the_loss_is_named_on_every_step_that_is_watched_in_full(later):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+
+    def loss_of(step):
+        x = torch.randn(24, 6)
+        out = model(x)
+        loss = F.mse_loss(out[:, 0], x[:, 0])
+        if step >= 100 + later:
+            apart = (out[:, None] - out[None]).square().sum(-1).sqrt()
+            loss = loss + 0.01 * torch.exp(-apart).mean()
+        return loss
+
+    first = run(model, optimizer, 120, loss_of, overhead=1.0).explain_failure()[0]
+    assert (first.cause, first.onset) == ("sqrt_at_zero", 100 + later)
+
+
 @OVERHEAD
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_noised_inputs_that_break_from_one_level_on_are_a_schedule_out_of_range(

@@ -434,3 +434,28 @@ def test_each_step_or_epoch_on_a_thread_of_its_own(per_thread):
     first = dbg.explain_failure()[0]
     assert (first.cause, first.onset) == ("nan_in_input", 502)
     assert dbg.trace.run.warnings == ()
+
+
+def test_inference_on_another_thread_is_not_taken_for_training_that_moved_there():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+
+    def train():
+        model.train()
+        x = torch.randn(32, 8)
+        update(F.mse_loss(model(x), x.sum(1, keepdim=True)), optimizer)
+
+    def serve():  # nobody told it that it needs no gradients
+        model.eval()
+        model(torch.randn(4, 8))
+
+    with NeuralDbg(model) as dbg:
+        for step in range(60):
+            thread = threading.Thread(target=train)
+            thread.start()
+            thread.join()
+            if step % 10 == 5:
+                serve()
+    assert dbg.trace.step_count == 60
+    assert dbg.explain_failure() == []

@@ -204,11 +204,11 @@ def test_beside_tools_are_compared_at_the_same_training_step_over_half_a_second(
         if what == "turn":
             starts.setdefault(tool, []).append(age)
     # Two sets of a warm-up and three turns; the slow tool is in the first set only.
-    assert starts["plain"] == [0, 2000, 2050, 2100] * 2
+    assert starts["plain"] == [0, 8000, 8050, 8100] * 2
     assert starts["ours"] == starts["control"] == starts["plain"]
     assert starts["torchlens-trace"] == starts["plain"][:4]
-    assert ("torchlens-trace", 2000, "turn", 1) in log
-    assert ("torchlens-trace", 2001, "aside", 49) in log
+    assert ("torchlens-trace", 8000, "turn", 1) in log
+    assert ("torchlens-trace", 8001, "aside", 49) in log
 
 
 def test_beside_figure_is_the_median_over_sets_of_the_median_over_rounds() -> None:

@@ -86,8 +86,8 @@ class RootBegan(RootHook):
         if torch.compiler.is_compiling():
             self._compiled(args, kwargs or {})
             return
-        here = threading.get_ident()
-        if here != self.recorder.thread and torch.is_grad_enabled() and not in_backward():
+        here, is_training = threading.get_ident(), module.training and torch.is_grad_enabled()
+        if here != self.recorder.thread and is_training and not in_backward():
             self.recorder.move_to(here)
         if not self.is_deaf(module):
             self.recorder.forward_began(self.name, module, args, kwargs or {})

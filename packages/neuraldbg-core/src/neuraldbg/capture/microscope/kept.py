@@ -22,7 +22,8 @@ GRADIENT_BYTES = 64 << 20
 REGIONS = 8
 """Loss graphs of one step that are kept. Heuristic: accumulation, two losses of a GAN."""
 BARREN, THINNED = 64, 8
-"""After so many walks in a row that found nothing steep, only every eighth backward is walked."""
+"""After so many walks in a row that found nothing steep, only every eighth backward is walked; of
+the others the graph is kept until the optimizer steps."""
 LEAVES = 16
 """Tensors of one output whose gradients are kept."""
 
@@ -125,6 +126,7 @@ class Kept:
         """Keep the loss graphs of this step's last backwards, within one size limit."""
         if self._barren >= BARREN and self._barren % THINNED and not self._glue:
             self._barren += 1
+            self.graph = loss.grad_fn  # what became steep just now is known by its names
             return
         region = collect([loss.grad_fn, *self._glue], self._intervals)
         self._glue.clear()
