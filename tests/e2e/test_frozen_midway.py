@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from neuraldbg import NeuralDbg
+from neuraldbg.capture.budget import Budget
 
 AT, STEPS = 240, 520
 
@@ -92,6 +93,21 @@ def test_thawed_parameters_that_are_stepped_are_quiet(change, overhead):
     assert dbg.explain_failure() == []
     held = {name for one in dbg.trace.run.optimizers for name in one.parameters}
     assert "body.0.weight" in held
+
+
+def test_what_is_thawed_just_after_a_full_step_is_named_from_that_step_on(monkeypatch):
+    begin, stretch = Budget._begin, Budget.stretch.fget
+    monkeypatch.setattr(
+        Budget, "_begin", lambda b, *, is_paid: begin(b, is_paid=is_paid or b._ordinal == AT - 1)
+    )
+
+    def until(budget):
+        return min(stretch(budget), max(AT - 1 - budget._ordinal, 0) or 1_000)
+
+    monkeypatch.setattr(Budget, "stretch", property(until))
+    dbg, _ = train(thaw, starts_frozen=True, overhead=0.05)
+    first = dbg.explain_failure()[0]
+    assert (first.cause, first.onset) == ("parameters_not_in_optimizer", AT)
 
 
 @pytest.mark.parametrize("overhead", [0.001, 0.05, 1.0])

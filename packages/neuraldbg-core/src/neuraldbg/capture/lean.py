@@ -90,6 +90,7 @@ class Lean:
             and not steps.board.is_compiled
             and steps.board.figures.device.type == "cpu"
             and steps.ordinal > wiring.EARLY[2]
+            and not steps.flags.have_changed(steps.survey.tensors)  # as of this very step
             and self._learn(owned, closed)
         )
 
